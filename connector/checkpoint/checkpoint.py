@@ -17,7 +17,8 @@ from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_c
 from eoslog.connector.spark.driver_folder import as_spark_takes
 from eoslog.errors import EoslogError
 
-_NOTES = "eoslog"
+NOTES = "eoslog"
+"""The folder of eoslog's notes."""
 _GIVE = "give checkpointLocation as a path or URI that Spark's driver and its Python processes can read"
 RESTORE = "if the file is damaged, restore it from a copy of the checkpoint"
 """What to do about a file that cannot be understood."""
@@ -87,30 +88,26 @@ class Checkpoint:
 
     def noted(self, name: str) -> str | None:
         """One of eoslog's notes. None: there is none."""
-        return self._read(f"{_NOTES}/{name}") if self._is_there(f"{_NOTES}/{name}") else None
+        return self._read(f"{NOTES}/{name}") if self._is_there(f"{NOTES}/{name}") else None
 
     def note(self, name: str, text: str, *, durable: bool = True) -> None:
         """Write one of eoslog's notes, all of it or nothing. `durable`: it outlives a power cut."""
         try:
-            self._files.put(_NOTES, name, text.encode(), durable=durable)
+            self._files.put(NOTES, name, text.encode(), durable=durable)
         except OSError as error:
-            raise CheckpointUnreadable(
-                self.location, f"{_NOTES}/{name} cannot be written: {error}"
-            ) from error
+            raise CheckpointUnreadable(self.location, f"{NOTES}/{name} cannot be written: {error}") from error
 
     def forget(self, name: str) -> None:
         """Remove one of eoslog's notes, if it is there."""
         try:
-            self._files.remove(f"{_NOTES}/{name}")
+            self._files.remove(f"{NOTES}/{name}")
         except OSError as error:
-            raise CheckpointUnreadable(
-                self.location, f"{_NOTES}/{name} cannot be removed: {error}"
-            ) from error
+            raise CheckpointUnreadable(self.location, f"{NOTES}/{name} cannot be removed: {error}") from error
 
     def notes(self) -> list[str]:
         """The names of eoslog's notes, in order."""
-        with self._reading(_NOTES):
-            return sorted(self._files.names(_NOTES))
+        with self._reading(NOTES):
+            return sorted(self._files.names(NOTES))
 
     def batches(self, log: str) -> list[int]:
         """The batches of a log, `offsets` or `commits`, in order."""

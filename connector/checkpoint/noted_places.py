@@ -72,11 +72,15 @@ class NotedPlaces(NamedTuple):
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may
         take the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
+        checkpoint.note(NOTED_PLACES, self.text(), durable=False)
+
+    def text(self) -> str:
+        """The note's text in the checkpoint."""
         batches = [[batch, to_json(places)] for batch, places in self.batches]
         note = {"version": _VERSION, "batches": batches, "older": to_json(self.older)}
         if self.waiting is not None:
             note["waiting"] = self.waiting
-        checkpoint.note(NOTED_PLACES, json.dumps(note), durable=False)
+        return json.dumps(note)
 
     @property
     def newest(self) -> int:

@@ -119,9 +119,13 @@ class NotedStarts(NamedTuple):
         if word not in self.words:
             NotedStarts((*self.starts[1 - _MOST_STARTS :], (word, since))).write(checkpoint)
 
+    def text(self) -> str:
+        """The note's text in the checkpoint."""
+        return json.dumps({"version": _VERSION, "starts": self.starts})
+
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the note. Raises CheckpointUnreadable."""
-        checkpoint.note(NOTED_STARTS, json.dumps({"version": _VERSION, "starts": self.starts}))
+        checkpoint.note(NOTED_STARTS, self.text())
 
 
 def abridged(location: str) -> str:

@@ -95,8 +95,8 @@ class CheckpointMismatch(CommitFault):
         "Rows would be lost or doubled. Was the checkpoint restored from an older copy, or has a power cut "
         "taken its last files? eoslog checkpoint rebuild writes them again, as the decision has them. Do two "
         "queries use copies of one? Bring the right checkpoint back; or start with a new one, at the source "
-        "offsets of the last decided batch (startingOffsets=committed, if the query had transactional.id or "
-        "kafka.group.id)"
+        "offsets of the last decided batch: eoslog checkpoint rebuild --transactional-id writes it (or "
+        "startingOffsets=committed, if the query had transactional.id or kafka.group.id)"
     )
 
 
@@ -125,7 +125,8 @@ class StartsElsewhere(CommitFault):
     """A query with a new checkpoint does not begin where the query before it, or another one, ended."""
 
     advice = (
-        "If its checkpoint was lost, or this query takes another one's place, start it with another new "
+        "If its checkpoint was lost, remove this one and write that one again (eoslog checkpoint rebuild "
+        "--transactional-id). Or, also if this query takes another one's place, start it with another new "
         "checkpoint and startingOffsets=committed, with kafka.group.id and transactional.id in source and "
         "sink."
     )

@@ -70,7 +70,7 @@ def copied(sink: Sink, last: Decision, start: Start, place: str, accept: str) ->
     """The error of a checkpoint, at `place`, of which there is a copy: `start` of it has made the sink's last
     decision. `accept`: the option that accepts that."""
     at = datetime.fromtimestamp(start.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    topics = ", ".join(sorted({topic for topic, _ in last.written})) or "no topic"
+    topics = ", ".join(last.went_to) or "no topic"
     return CheckpointCopied(
         f"sink {sink.id}: {last.batch} was decided with the checkpoint {start.place}, by a start of "
         f"{at}, and its rows went to {topics}. This checkpoint is {place}: one is "

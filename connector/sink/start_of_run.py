@@ -201,8 +201,12 @@ class StartOfRun:
             of_here = of_group(planned, group, sink.id, known_id(self._cluster))
             source = source_offsets(group, of_here, Note(sink.id, *batch[:2]))
         places = NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1)
+        made = None if last is None or last.of_query is None else last.of_query.start
+        start = NotedStarts.read(view.checkpoint).add(
+            view.checkpoint, made, batch.batch_id + 1, self._options.topic or ""
+        )
         rules = move_decision(
-            sink, last, batch, source, view.completed, saving, planned.ends, places=places[-KEPT_PLACES:]
+            sink, last, batch, source, view.completed, saving, planned.ends, start, places[-KEPT_PLACES:]
         )
         self._runner.run(rules)
         text = "%s is decided again: its rows are visible, and the cluster does not have the decision. %s"

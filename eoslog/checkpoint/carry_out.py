@@ -213,8 +213,9 @@ def _move(
 ) -> None:
     decisions = ANCHOR if standing.note is None else standing.note.decisions
     decided = None if standing.decision is None else standing.decision.start
+    topic = None if decided is None else decided.topic
     start = NotedStarts.read(standing.checkpoint).add(  # copies stop from now on
-        standing.checkpoint, decided, to.batch_id + 1
+        standing.checkpoint, decided, to.batch_id + 1, topic
     )
     done = standing.completed
     move(cluster, standing.sink, standing.decision, to, source, done, decisions, ends, saving, start)
@@ -240,6 +241,9 @@ def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
     now = standing.checkpoint.text(f"offsets/{number}")
     text = backup.before.get(("offsets", number), now)
     ends = "" if text is None else Planned.parse(number, text).ends
+    made = None if standing.decision is None else standing.decision.of_query
+    if made is not None and made.batch == backup.was:  # a rebuild: the files had it not, or another one
+        ends = made.ends
     before = {f"offsets/{batch}": None for batch in _planned_since(standing, backup)} | _named(backup.before)
     if backup.note is not None:
         before[f"eoslog/{NOTED_SINK}"] = backup.note

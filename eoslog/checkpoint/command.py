@@ -6,6 +6,7 @@ Exit status: 0 done, 1 refused, failed or, for `check`, something is wrong, 2 th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -29,9 +30,10 @@ from eoslog.checkpoint.editing import (
     tell,
     uninterrupted,
 )
-from eoslog.checkpoint.edits import Edit, cut_behind, rebuilt, set_ends
+from eoslog.checkpoint.edits import Edit, cut_behind, set_ends
 from eoslog.checkpoint.fork import fork
 from eoslog.checkpoint.move_command import move_cluster
+from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.restore import restore
 from eoslog.checkpoint.standing import (
     SourcePlace,
@@ -214,27 +216,53 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     help="With --fanout: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE of a catalog that pyiceberg knows, or "
     "postgres:SCHEMA.TABLE of the database that libpq's variables (PGHOST, PGDATABASE, ...) name.",
 )  # fmt: skip
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    help="The checkpoint is lost as a whole: this is the transactional.id of its query; without one, its id.",
+)
+@click.option("--topic", default="", help="With it: topic of the query's sink, if it has that option.")
+@click.option(
+    "--decision-topic", default=ANCHOR, metavar="TOPIC", help="With it: decision.topic, if the query has one."
+)
 @resting
 @cluster_command
 def rebuild(
-    session: CommandSession, checkpoint: str, fanout: str | None, table: str | None, **how: Any
+    session: CommandSession,
+    checkpoint: str,
+    fanout: str | None,
+    table: str | None,
+    transactional_id: str | None,
+    topic: str,
+    decision_topic: str,
+    **how: Any,
 ) -> None:
     """Write again what the checkpoint has lost of the last decided batch, as its decision says it.
 
-    After a power cut of the driver's machine, or a copy that is older than the sink. Rows are neither doubled
-    nor lost.
+    After a power cut of the driver's machine, a copy that is older than the sink, or, with
+    --transactional-id, a deleted folder. Rows are neither doubled nor lost.
     """
     if (fanout is None) != (table is None):
         raise click.UsageError("give both of --fanout and --table, or neither")
-    found = uninterrupted(session, checkpoint)
+    if fanout is not None and transactional_id is not None:
+        raise click.UsageError("a fan-out has no transactional.id: leave --transactional-id out")
+    at, whole = Checkpoint.at(checkpoint), dict[str, str]()
+    if transactional_id is not None:
+        whole = without_batches(session.cluster, at, Lost(Sink(transactional_id), topic, decision_topic))
+    elif not at.files():
+        raise NotEditable(f"checkpoint {checkpoint} is not there: name its query, --transactional-id")
+    found = uninterrupted(session, at.changed(whole) if whole else at)
     edit = rebuilt(found, None if fanout is None or table is None else _marked(found, fanout, table))
     files = {f"{log}/{batch}": text for (log, batch), text in sorted(edit.after.items())}
+    files = {**whole, **files}
     document = {"edit": edit.kind, "files": list(files)}
     gone = [f"removes {name}" for name, text in files.items() if text is None]
     said = [f"writes {name}" for name, text in files.items() if text is not None] + gone
     if not may_go_on(session, found, Foretold(()), document, how, ", ".join(said)):
         return
-    backup = carry_out(session.cluster, found, edit)
+    for name, text in whole.items():
+        at.put(name, text.encode())
+    backup = carry_out(session.cluster, replace(found, checkpoint=at), edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))
 
 

@@ -170,9 +170,10 @@ def _check_newest(found: Standing) -> None:
         )
 
 
-def uninterrupted(session: CommandSession, checkpoint: str) -> Standing:
+def uninterrupted(session: CommandSession, checkpoint: str | Checkpoint) -> Standing:
     """Where the query stands, if no edit was interrupted. Raises NotEditable."""
-    found = standing(session.cluster, Checkpoint.at(checkpoint))
+    at = Checkpoint.at(checkpoint) if isinstance(checkpoint, str) else checkpoint
+    found = standing(session.cluster, at)
     last = interrupted(found)
     if last is not None:
         raise NotEditable(

@@ -139,6 +139,37 @@ def test_a_topic_that_is_added_is_read_from_where_it_was_said(
     assert query.audited() == {"doubled": 0, "lost": 0}
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "state", [*(pytest.param(state, marks=pytest.mark.long) for state in STATES[:-1]), STATES[-1]]
+)
+def test_a_checkpoint_that_is_lost_as_a_whole_is_written_again(query: EditedQuery, state: str) -> None:
+    query.bring_to(state)
+    shutil.rmtree(query.checkpoint)
+    said = query.command("rebuild", "--transactional-id", query.sink, "--topic", query.target)
+    assert said.exit_code == 0, said.output
+    assert query.shown()["next_start"].startswith("finish")
+    assert query.run() == ""
+    assert query.audited() == {"doubled": 0, "lost": 0}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_stops_a_query_whose_state_nobody_can_write_again(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    query = Stateful(spark, hasty, tmp_path)
+    query.bring_to("stopped")
+    shutil.rmtree(query.checkpoint)
+    done = query.command("rebuild", "--transactional-id", query.sink, "--topic", query.target)
+    assert done.exit_code == 0, done.output
+    said = query.run()
+    assert "MISSING_STATE_DIRECTORY" in said or "STATE_STORE" in said, said  # as Spark's versions call it
+    assert query.audited()["doubled"] == 0
+
+
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)

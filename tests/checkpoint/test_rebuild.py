@@ -14,6 +14,7 @@ from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
@@ -54,15 +55,21 @@ def next_start(broker: EmbeddedBroker, checkpoint: Path) -> str:
     return str(json.loads(run(broker, "show", checkpoint, "--json").stdout)["next_start"])
 
 
-def test_the_page_s_block_of_checkpoints_md(broker: EmbeddedBroker, decided: Path) -> None:
+def test_the_page_s_blocks_of_checkpoints_md(broker: EmbeddedBroker, decided: Path, topic: str) -> None:
+    """A batch is lost, then all of it."""
     lose(decided, 1)
-    (block,) = [one for one in blocks_of(ROOT / "docs" / "checkpoints.md") if one.language == "console"]
-    for typed, wanted in steps(block.code):
-        command = typed.replace("./checkpoint", str(decided)).replace(ADDRESS, broker.bootstrap).split()
-        watch = ["--watch", "0"] if "rebuild" in command else []
-        done = CliRunner().invoke(main, [*command[1:], *watch])
-        assert all_match(done.output.splitlines(), wanted), f"{typed} printed\n{done.output}"
-    assert next_start(broker, decided).startswith("finish")
+    of_page = [one for one in blocks_of(ROOT / "docs" / "checkpoints.md") if one.language == "console"]
+    names = {"./checkpoint": str(decided), ADDRESS: broker.bootstrap, "orders-copy": sink_of(topic)}
+    for block in of_page:
+        for typed, wanted in steps(block.code):
+            command = [names.get(word, word) for word in typed.split()]
+            if command[0] == "rm":
+                shutil.rmtree(decided)
+                continue
+            watch = ["--watch", "0"] if "rebuild" in command else []
+            done = CliRunner().invoke(main, [*command[1:], *watch])
+            assert all_match(done.output.splitlines(), wanted), f"{typed} printed\n{done.output}"
+    assert len(of_page) == 2 and next_start(broker, decided).startswith("finish")
 
 
 @pytest.mark.parametrize("planned_anew", [False, True])
@@ -103,6 +110,7 @@ def test_it_is_taken_back(broker: EmbeddedBroker, decided: Path, cluster: Cluste
     assert run(broker, "undo", decided).exit_code == 0
     assert (decided / "offsets" / "1").read_text() == lines({topic: {"0": 25}})
     assert last(cluster, topic).batch == then.batch
+    assert run(broker, "rebuild", decided).exit_code == 0  # the decision still has the plan
 
 
 def test_it_says_what_it_would_do(broker: EmbeddedBroker, decided: Path) -> None:
@@ -112,6 +120,92 @@ def test_it_says_what_it_would_do(broker: EmbeddedBroker, decided: Path) -> None
     assert not (decided / "offsets" / "1").exists()
     told = json.loads(run(broker, "rebuild", decided, "--json").stdout)
     assert (told["edit"], told["files"], told["done"]) == ("rebuild", ["offsets/1"], True)
+
+
+def lost_as_a_whole(checkpoint: Path) -> dict[str, str]:
+    """What it had in Spark's files; then the folder is deleted."""
+    had = {name: (checkpoint / name).read_text() for name in ("metadata", "offsets/1")}
+    shutil.rmtree(checkpoint)
+    return had
+
+
+def test_a_checkpoint_that_is_lost_as_a_whole(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str
+) -> None:
+    had = lost_as_a_whole(decided)
+    sink = ["--transactional-id", sink_of(topic)]
+    assert "name its query, --transactional-id" in run(broker, "rebuild", decided).output
+    said = run(broker, "rebuild", decided, "--dry-run", *sink)
+    assert said.exit_code == 0 and not decided.exists(), said.output
+    assert "writes metadata, writes eoslog/starts, writes eoslog/places, writes eoslog/sink" in said.output
+    done = run(broker, "rebuild", decided, *sink)
+    assert done.exit_code == 0, done.output
+    assert {name: (decided / name).read_text() for name in had} == had
+    assert next_start(broker, decided).startswith("finish")
+    assert "has files" in run(broker, "rebuild", decided, *sink).output
+
+
+@pytest.mark.parametrize("step", range(16))
+def test_a_command_that_dies_is_given_again(
+    broker: EmbeddedBroker, decided: Path, topic: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any of its writes; what is there then is taken for no checkpoint that is right."""
+    had, done = lost_as_a_whole(decided), list[str]()
+    put = LocalFiles.put
+
+    def dying(self: LocalFiles, folder: str, name: str, data: bytes, *, durable: bool = True) -> None:
+        if len(done) == step:
+            raise OSError("the process is dead")
+        done.append(name)
+        put(self, folder, name, data, durable=durable)
+
+    sink = ["--transactional-id", sink_of(topic)]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "put", dying)
+        died = run(broker, "rebuild", decided, *sink).exit_code != 0
+    assert died or done[-1].startswith("edit-"), done
+    if died:
+        again = run(broker, "rebuild", decided, *sink)
+        if again.exit_code:
+            assert "eoslog checkpoint undo" in again.output or "has files" in again.output, again.output
+            undone = run(broker, "undo", decided, "--edit-has-ended")
+            assert undone.exit_code == 0, undone.output
+            again = run(broker, "rebuild", decided, *sink)
+        assert again.exit_code == 0, again.output
+    assert {name: (decided / name).read_text() for name in had} == had
+    assert next_start(broker, decided).startswith("finish")
+
+
+def test_what_a_refused_start_has_left_is_to_be_removed(
+    broker: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    lost_as_a_whole(decided)
+    (decided / "offsets").mkdir(parents=True)
+    (decided / "metadata").write_text('{"id":"new"}')
+    (decided / "offsets" / "0").write_text(lines({topic: {"0": 30}}))
+    sink = ["--transactional-id", sink_of(topic)]
+    assert f"remove the folder (rm -r {decided})" in run(broker, "rebuild", decided, *sink).output
+    shutil.rmtree(decided)
+    assert run(broker, "rebuild", decided, *sink).exit_code == 0
+
+
+def test_a_checkpoint_of_a_sink_that_has_decided_nothing(
+    broker: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    lost_as_a_whole(decided)
+    for more in (
+        ["--transactional-id", "unknown"],
+        ["--transactional-id", sink_of(topic), "--decision-topic", topic],
+    ):
+        said = run(broker, "rebuild", decided, *more)
+        assert said.exit_code == 1 and "no query has decided a batch here" in said.output
+    assert not decided.exists()
+
+
+def test_a_checkpoint_whose_state_is_saved(broker: EmbeddedBroker, saved: Path, topic: str) -> None:
+    lost_as_a_whole(saved)
+    said = run(broker, "rebuild", saved, "--transactional-id", sink_of(topic))
+    assert "eoslog checkpoint restore" in said.output and not saved.exists()
 
 
 def test_nothing_is_lost(broker: EmbeddedBroker, decided: Path) -> None:

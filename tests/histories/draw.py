@@ -160,6 +160,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "files": ("produce", FILES, random.randint(1, 4)),
         "lost": ("lost", name, random.choice(STARTS)),
         "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
+        "rebuilt": ("rebuilt", name),
     }
     return [choices[draw]]
 
@@ -170,7 +171,7 @@ _WEIGHTS = (
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
     (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
-    (3, "edit"),
+    (3, "edit"), (3, "rebuilt"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -279,6 +280,7 @@ def _sink_cut(random: Random, names: list[str]) -> list[Act]:
     between: list[Act] = random.choice((
         [("follow", b, a)], [("anew", a, "committed")], [("lost", a, random.choice(STARTS))],
         [("edit", a, random.choice((-3, -1, 1, 2)))], [("set", a, *_option(random))], [("run", b, 1)],
+        [("rebuilt", a)],
         [("write", None, "x", sink, "r1", None)], [("produce", "in", 3), ("run", a, 1, _late(random))], [],
     ))  # fmt: skip
     cut: list[Act] = [("cut", sink)]

@@ -8,20 +8,25 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.command import moved
-from eoslog.checkpoint.editing import editable
+from eoslog.checkpoint.editing import editable, uninterrupted
+from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.standing import SourcePlace, places, position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.commands.session import CommandSession
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.judge import Lineage
-from tests.histories.query import Query, age, logged, newest_in
+from tests.histories.query import Query, age, identity, logged, newest_in
 from tests.histories.shapes import SINKS
 
 if TYPE_CHECKING:
@@ -238,6 +243,38 @@ def lose_checkpoint(world: "World", name: str, starting: str) -> None:
     query.new_checkpoint(starting)
 
 
+def rebuild_checkpoint(world: "World", name: str) -> None:
+    """A query's checkpoint is deleted, and `eoslog checkpoint rebuild --transactional-id` writes it again. If
+    the command refuses, the folder comes back."""
+    query = world.queries.get(name)
+    if query is not None and query.token is None and query.checkpoint.exists():
+        world.do_stop(name)
+        world.ways["rebuilt"] += write_again(world, query)
+
+
+def write_again(world: "World", query: Query) -> bool:
+    """What the command does; False: it refuses, or says whose checkpoint it would write."""
+    sink = query.ids[-1] or str(json.loads(identity(query.checkpoint) or '{"id":"-"}')["id"])
+    folder = query.world.folder / uuid.uuid4().hex
+    lost, at = Lost(Sink(sink), query.sink["topic"], ANCHOR), Checkpoint.at(str(folder))
+    try:
+        with world.ground.client() as cluster:
+            whole = without_batches(cluster, at, lost)
+            if json.loads(whole["metadata"])["id"] not in query.lineage.queries:
+                return False
+            found = uninterrupted(CommandSession(cluster, as_json=False), at.changed(whole))
+            edited = rebuilt(found)
+            for file, text in whole.items():
+                at.put(file, text.encode())
+            carry_out(cluster, replace(found, checkpoint=at), edited)
+    except (EoslogError, KafkaError):
+        return False
+    query.lineage.may_double |= query.lineage.unnoted  # of Spark's own connector no decision tells
+    query.lineage.began = True  # whatever a power cut has taken
+    query.checkpoint = folder
+    return True
+
+
 def _put(path: Path, text: str) -> None:
     path.write_text(text)
     os.utime(path, (time.time(), time.time()))  # of the history's clock
@@ -255,5 +292,6 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,
     "edit": edit,
+    "rebuilt": rebuild_checkpoint,
 }
 """The acts, by their names; each gets the world first."""

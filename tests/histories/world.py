@@ -276,8 +276,9 @@ class World:
         if query is None:
             return
         self.do_stop(name)
-        if query.token is not None and option == "topic" and query.lineage.batches:
-            return  # the same token for another topic is another write
+        again = query.lineage.batches or any(n > age(query.checkpoint)[0] for _, n in query.lineage.noted)
+        if query.token is not None and option == "topic" and again:
+            return  # the same token for another topic is another write (docs/guarantees.md)
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)

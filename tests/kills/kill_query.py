@@ -117,6 +117,8 @@ class Running:
             if self._answers.poll():
                 return str(self._answers.recv())
         code = self.process.exitcode
+        if code in (-signal.SIGTERM, -signal.SIGUSR1):
+            return "stopped"  # before it listened to signals, which is its first step: it has done nothing
         return "killed" if code == -signal.SIGKILL else f"exit {code}"
 
     def send(self, number: signal.Signals) -> None:

@@ -36,6 +36,11 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/checkpoint/test_rebuild.py",),
+        Break("what a copy has decided elsewhere is the query's", "rebuild._check_topic", "not known or lost.topic in known", "True", ("tests/histories/test_kept.py",)),
+        Break("a checkpoint is written over another one", "_check_empty", "files or (checkpoint.text('metadata') is not None and checkpoint.query_id() != query)", "False"),
+        Break("a rebuild that is taken back loses the plan", "_move_back", "made is not None and made.batch == backup.was", "False"),
+        Break("a saved state is left behind", "_check_goes_on", "decision.saved is not None", "False"),
+        Break("an edit's rows went to no topic", "copied", "', '.join(last.went_to) or 'no topic'", "'no topic'", ("tests/histories/test_kept.py",)),
         Break("rows are guessed", "_plan_of", "planned.digest != decision.batch.digest", "False"),
         Break("rows of a table's batch are guessed", "_batch_of", "marked.entries is None and marked.file_logs()", "False", ("tests/fanout/test_crash_table.py",)),
         Break("a fan-out's batch is planned empty", "_before", "not is_dropped", "False", ("tests/fanout/test_crash_table.py",)),
