@@ -153,8 +153,18 @@ def editable(session: CommandSession, checkpoint: str, *, forked: bool = False) 
     faults = stops(session.cluster, found, forked=forked)
     wrong = [one for one in faults if not one.startswith(RowsGone.__name__)]
     if wrong:
+        _check_still(session, found)
         raise NotEditable(f"the next start would stop, so no edit is safe: {wrong[0]}")
     return found
+
+
+def _check_still(session: CommandSession, found: Standing) -> None:
+    """Raise NotEditable if the query has gone on while it was looked at: then what is wrong need not be."""
+    now = standing(session.cluster, found.checkpoint)
+    if (now.planned, now.completed, now.decision) != (found.planned, found.completed, found.decision):
+        raise NotEditable(
+            "the query runs: it has written a batch just now. Stop it, and give the command again"
+        )
 
 
 def _check_newest(found: Standing) -> None:

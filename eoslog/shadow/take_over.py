@@ -74,6 +74,8 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
     newest, is_done = shadow.newest, shadow.next_start is NextStart.GO_ON
     if _unwritten(shadow) is not None:
         newest, is_done = shadow.last_written, True
+    if newest is not None and not is_done:
+        _check_not_taken(cluster, shadow, cut_of(newest).sink, decisions)
     if newest is None or not is_done:
         raise NoTakeOver(
             f"the shadow has {'no batch' if newest is None else f'not done batch {newest.batch_id}'} yet. "
@@ -98,6 +100,16 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
             "query, let the shadow run until eoslog shadow report says that it is not behind, and stop it"
         )
     return place
+
+
+def _check_not_taken(cluster: Cluster, shadow: Standing, sink: str, decisions: str) -> None:
+    """Raise NoTakeOver if the shadow has taken over before it was started as a shadow once more."""
+    seen = last_decision(cluster, Sink(sink), decisions)
+    if seen is not None and seen.batch.query_id == shadow.query_id:
+        raise NoTakeOver(
+            f"the shadow has taken over with {seen.batch}, and was started as a shadow since. Nothing was "
+            f"changed. Start it as the new version: without shadow.of, and with transactional.id={sink}"
+        )
 
 
 def check_topic(place: TakeOverPoint, steps: Sequence[Step]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from eoslog.checkpoint import editing
 from eoslog.cli import main
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
@@ -109,6 +110,21 @@ def test_a_query_whose_place_is_taken(
     assert said.exit_code == 1 and "TakenOver: sink " in said.output, said.output
     said = run(broker, "rewind", decided, "--by", "5", "--accept-duplicates", "5")
     assert said.exit_code == 1 and "the next start would stop" in said.output, said.output
+
+
+def test_a_query_that_decides_while_it_is_looked_at_runs(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new rows are no lost decision."""
+
+    def stops(*_: Any, **__: Any) -> list[str]:
+        plan(decided, 2, lines({topic: {"0": 24}}))
+        decide(cluster, decided, topic, 2, last(cluster, topic))
+        return ["CheckpointOlder: brokers have lost the decisions"]
+
+    monkeypatch.setattr(editing, "stops", stops)
+    said = run(broker, "rewind", decided, "--by", "5", "--accept-duplicates", "5")
+    assert said.exit_code == 1 and "it has written a batch just now" in said.output, said.output
 
 
 def test_a_batch_that_nobody_knows_of_is_not_edited_away(broker: EmbeddedBroker, checkpoint: Path) -> None:

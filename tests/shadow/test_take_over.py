@@ -391,6 +391,17 @@ def test_two_commands_at_once(both: Both, monkeypatch: pytest.MonkeyPatch, at: s
     check_taken(both, before, left=True)
 
 
+def test_a_shadow_that_has_taken_over_and_was_started_as_a_shadow_again(both: Both) -> None:
+    """That start is refused, and Spark has planned a batch in its checkpoint."""
+    both.close_windows()
+    assert both.take_over().exit_code == 0
+    planned = (both.place / "offsets" / str(both.done - 1)).read_text()
+    (both.place / "offsets" / str(both.done)).write_text(planned)
+    said = both.take_over()
+    assert said.exit_code == 1 and "the shadow has taken over with batch" in said.output, said.output
+    assert "without shadow.of" in said.output
+
+
 def behind(both: Both) -> None:
     both.decide()
 
