@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.command import moved
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.standing import SourcePlace, places, position_of
@@ -267,6 +268,9 @@ def write_again(world: "World", query: Query) -> bool:
             for file, text in whole.items():
                 at.put(file, text.encode())
             carry_out(cluster, replace(found, checkpoint=at), edited)
+    except NotEditable as error:
+        assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
+        return False
     except (EoslogError, KafkaError):
         return False
     query.lineage.may_double |= query.lineage.unnoted  # of Spark's own connector no decision tells

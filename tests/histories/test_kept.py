@@ -1947,6 +1947,18 @@ def test_who_does_not_know_that_a_sink_was_left_is_stopped(name: str) -> None:
     assert any("TakenOver: sink x: it was left for" in line for line in world.told), world.told
 
 
+def _loses_all(act: tuple[Any, ...]) -> bool:
+    return bool(act[0] == "lost" or (act[0] == "anew" and act[2] == "committed"))
+
+
+@pytest.mark.parametrize("name", [name for name, acts in KEPT.items() if any(map(_loses_all, acts))])
+def test_a_checkpoint_that_is_lost_as_a_whole_comes_back_by_one_command(name: str) -> None:
+    """It goes on as if nothing had happened; or the command refuses, where nothing is decided under the name,
+    the query has left it, or the cluster has forgotten it."""
+    acts = [("rebuilt", act[1]) if _loses_all(act) else act for act in KEPT[name]]
+    assert not play(acts).findings
+
+
 @pytest.mark.parametrize("name", [name for name in KEPT if name.startswith("handed over, and")])
 def test_an_old_query_is_stopped_whatever_its_successor_is_called(name: str) -> None:
     world = play(KEPT[name])
