@@ -536,8 +536,8 @@ def front_facts() -> dict[str, str]:
     return {
         "kills": f"""| Spark's `format("kafka")` | 0 | {theirs[1]} | {theirs[2]} |""",
         "ours": """| `format("eoslog")` | 0 | **0** | 0 |""",
-        "reads": f"eoslog reads {min(reads):.1f} to {max(reads):.1f} times and writes",
-        "writes": f"writes {min(writes):.1f} to {max(writes):.1f} times as many rows a second",
+        "reads": f"eoslog reads rows {min(reads):.1f} to {max(reads):.1f} times as fast as Spark's connector",
+        "writes": f"and writes {min(writes):.1f} to {max(writes):.1f} times as fast (",
         "needs": f"PySpark {first} to {last}, Python {python} or later, Java 17 or later, and Apache Kafka "
         f"{oldest} or later",
         "state": "Alpha." if ":: 3 - Alpha" in setup["metadata"]["classifiers"] else "",
