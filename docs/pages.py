@@ -191,8 +191,14 @@ def _values(rule: ConfigRule) -> str:
     return {ConfigType.LIST: "list", ConfigType.PASSWORD: "secret"}.get(rule.kind, "text")
 
 
+_CODE_OR_PLACEHOLDER = re.compile(r"`[^`]*`|<[a-z][\w.-]*>[\w/]*")
+
+
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """A text in a table. What stands for a value, as in <transactional.id>/offsets, becomes code: a browser
+    takes it for a tag, and does not show it."""
+    text = text.replace("|", "\\|").replace("\n", " ")
+    return _CODE_OR_PLACEHOLDER.sub(lambda found: f"`{found[0].strip('`')}`", text)
 
 
 def connector_page() -> str:

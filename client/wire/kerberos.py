@@ -14,6 +14,7 @@ from typing import Any
 
 from eoslog.client.wire.security_settings import KerberosSettings
 from eoslog.errors import AuthenticationRefused, OptionError
+from eoslog.errors.pages import see
 
 try:
     import gssapi
@@ -59,8 +60,8 @@ def login(exchange: Callable[[bytes], bytes], kerberos: KerberosSettings, host: 
         _agree(exchange, _context(kerberos, host))
     except gssapi.exceptions.GSSError as error:
         raise AuthenticationRefused(
-            f"GSSAPI as {kerberos.who} to {kerberos.service}@{host}: {_reason(error, kerberos)}"
-            " (see security.md, Kerberos)"
+            f"GSSAPI as {kerberos.who} to {kerberos.service}@{host}: {_reason(error, kerberos)}. "
+            f"Check the options. {see('kerberos')}"
         ) from error
 
 

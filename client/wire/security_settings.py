@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Self
 
 from eoslog.errors import OptionError
+from eoslog.errors.pages import see
 from eoslog.protocol import jaas
 from eoslog.protocol.scram import HASHES
 
@@ -179,8 +180,8 @@ _NO_KERBEROS_EFFECT = (
 """Nobody prompts, no other module has a password, and MIT's library always reads krb5.conf as it is."""
 
 _HOW = (
-    "give useKeyTab=true with keyTab and principal, or useTicketCache=true for the tickets of kinit "
-    "(see security.md, Kerberos)"
+    "give useKeyTab=true with keyTab and principal, or useTicketCache=true for the tickets of kinit. "
+    f"{see('kerberos')}"
 )
 
 

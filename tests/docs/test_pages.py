@@ -276,6 +276,16 @@ def test_a_page_is_shown_as_it_is_meant_and_fetches_nothing(site: Path, page: Pa
     assert not FETCHED.search(shown)
 
 
+_CODE = re.compile(r"(?ms)^ *```.*?^ *```$|<!--.*?-->|(`+)(?!`).*?(?<!`)\1(?!`)")
+_TAG = re.compile(r"</?[A-Za-z][\w.-]*[^<>\n]*>")
+
+
+@pytest.mark.parametrize("page", SITE, ids=lambda page: page.name)
+def test_no_word_is_a_tag(page: Path) -> None:
+    """A browser does not show <name> outside of code."""
+    assert {*_TAG.findall(_CODE.sub("", page.read_text()))} <= {"<br>"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_link_has_a_title_not_a_file_s_name(page: Path) -> None:
     assert re.findall(r"\[`?[\w./-]+\.md`?\]\(", page.read_text()) == []
