@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
 from importlib import import_module
@@ -382,7 +383,10 @@ def _names(group: click.Group) -> list[str]:
 
 def _help(name: str, command: click.Command, heading: str) -> Iterator[str]:
     """A section for the command, and one for each command below it."""
-    context = click.Context(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
+    names = command_line.context_settings["help_option_names"]
+    context = click.Context(
+        command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH, help_option_names=names
+    )
     told, _, options = command.get_help(context).partition("\nOptions for --config")
     yield from ("", f"{heading} {name}", "", "```text", *told.rstrip().splitlines(), "```")
     if options:
@@ -503,11 +507,11 @@ PAGES = {
 }
 
 
-def main() -> None:
-    """Write the pages."""
+def main(folder: Path = HERE) -> None:
+    """Write the pages into a folder."""
     for name, page in PAGES.items():
-        (HERE / name).write_text(page())
+        (folder / name).write_text(page())
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))
