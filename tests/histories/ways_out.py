@@ -71,6 +71,20 @@ def _old_id(world: "World", query: "Query", text: str) -> bool:
     return False
 
 
+def _name_of_the_write(world: "World", query: "Query", text: str) -> bool:
+    """The transactional.id that a write of this batch has had, or none, beside its token."""
+    told = re.search(
+        r"Leave that write with write\.token=\S+ and (no transactional\.id|transactional\.id=\S+) ", text
+    )
+    if told is None or query.token is None:
+        return False
+    name = None if told.group(1).startswith("no ") else told.group(1).partition("=")[2]
+    if name == query.ids[-1]:
+        return False
+    query.set_id(name)
+    return True
+
+
 def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
     """Bring the right checkpoint back."""
     return query.bring_back()
@@ -503,6 +517,7 @@ _WAYS = (
     (r"is the first (with|in which) the source", _source_where_the_former_ended),
     (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
+    (r"Leave that write with write\.token=", _name_of_the_write),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"eoslog checkpoint fork", _fork),
