@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
+from eoslog.client.admin.transaction_states import list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -14,6 +15,7 @@ from eoslog.connector.commit.places import Place, Places, Seen, by_partition
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -164,6 +166,16 @@ def open_of_visible(cluster: Cluster, checkpoint: Checkpoint, decided: Batch | N
     visible = max((batch for batch, how in seen.items() if Seen.COMMITTED in how.values()), default=-1)
     upto = [how for batch, how in seen.items() if batch <= visible]
     return tuple(place for found in upto for place, how in found.items() if how is Seen.OPEN)
+
+
+def not_of_others(cluster: Cluster, sink: str, places: Places) -> Places:
+    """The places without those of producer ids that are another name's now: brokers that were put back to an
+    older copy give ids again, and what is open there is not the sink's. Raises KafkaError,
+    RetriesExhausted."""
+    ids = sorted({place.writer.producer_id for place in places})
+    found = list_transactions(cluster, "", producer_ids=ids) if ids else []
+    others = {one.producer_id for one in found if sink_of(one.transactional_id) != sink}
+    return tuple(place for place in places if place.writer.producer_id not in others)
 
 
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ from eoslog.connector.sink.noted_rows import (
     completed_in,
     correct,
     forget_lacking,
+    not_of_others,
     open_of_visible,
     places_decided,
     places_of_queries,
@@ -294,6 +295,7 @@ class StartOfRun:
         """
         view, options = self._view, self._options
         decided, undecided = places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
+        undecided = not_of_others(self._cluster, self._sink.id, undecided)
         self._runner.run(end_forgotten(self._sink, undecided, commit=False))
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)

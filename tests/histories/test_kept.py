@@ -957,6 +957,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 2),
         ("rebuilt", "B"),
     ],
+    "brokers that are put back give an id again, and its first owner starts in the middle of a write": [
+        ("query", "A", {"named": "orders"}),
+        ("query", "B", {"id": "x", "token": "job", "small": "0"}),
+        ("produce", "in", 2),
+        ("snapshot",),
+        ("run", "A", 3, None),
+        ("restored",),
+        ("produce", "in", 5),
+        ("run", "B", 1, ("hold", 105)),
+        ("run", "A", 2, ("stop", 30, 2)),
+    ],
     "a power cut takes two of Spark's notes and no plan, all is forgotten, and the topic made anew": [
         ("query", "A", {"out": "out2", "most": "3"}),
         ("produce", "in", 4),
