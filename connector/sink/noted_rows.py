@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from eoslog.client.admin.transaction_states import list_transactions
+from eoslog.client.admin.transaction_states import ONGOING, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -168,14 +168,18 @@ def open_of_visible(cluster: Cluster, checkpoint: Checkpoint, decided: Batch | N
     return tuple(place for found in upto for place, how in found.items() if how is Seen.OPEN)
 
 
-def not_of_others(cluster: Cluster, sink: str, places: Places) -> Places:
+def not_of_others(cluster: Cluster, sink: str, places: Places, *, commit: bool) -> Places:
     """The places without those of producer ids that are another name's now: brokers that were put back to an
-    older copy give ids again, and what is open there is not the sink's. Raises KafkaError,
-    RetriesExhausted."""
-    ids = sorted({place.writer.producer_id for place in places})
-    found = list_transactions(cluster, "", producer_ids=ids) if ids else []
+    older copy give ids again, and what is open there is not the sink's. `commit`: the places may be of a
+    former name of the sink; so an id counts as another's if a coordinator has it open, and comes back to it.
+    Raises KafkaError, RetriesExhausted."""
+    ids, states = sorted({place.writer.producer_id for place in places}), _OPEN if commit else ()
+    found = list_transactions(cluster, "", states, producer_ids=ids) if ids else []
     others = {one.producer_id for one in found if sink_of(one.transactional_id) != sink}
     return tuple(place for place in places if place.writer.producer_id not in others)
+
+
+_OPEN = (ONGOING, "PrepareCommit", "PrepareAbort")
 
 
 def _said(lacks: Mapping[Place, str]) -> tuple[str, ...]:

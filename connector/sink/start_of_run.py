@@ -53,7 +53,7 @@ from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, ta
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.places import Seen
+from eoslog.connector.commit.places import Places, Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
@@ -183,7 +183,7 @@ class StartOfRun:
         seen = seen_of_planned(self._cluster, view, known)
         if Seen.COMMITTED in seen.values() or (known is None or known.batch_id < done_in(view)):
             rest = open_of_visible(self._cluster, view.checkpoint, known)
-            if self._runner.run(end_forgotten(sink, rest, commit=True)):
+            if self._end_forgotten(sink, rest, commit=True):
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
         if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted):
@@ -295,8 +295,7 @@ class StartOfRun:
         """
         view, options = self._view, self._options
         decided, undecided = places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
-        undecided = not_of_others(self._cluster, self._sink.id, undecided)
-        self._runner.run(end_forgotten(self._sink, undecided, commit=False))
+        self._end_forgotten(self._sink, undecided, commit=False)
         given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)
         wanted, now = Offsets(), known_id(self._cluster)
@@ -311,7 +310,7 @@ class StartOfRun:
         rows = look(again=bool(begun.lost))
         if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
             decided = decided if last is None else (*decided, *places_of_queries([last]))
-            if self._runner.run(end_forgotten(self._sink, decided, commit=True)):
+            if self._end_forgotten(self._sink, decided, commit=True):
                 rows = look(again=bool(begun.lost))
         story = StartFacts(
             sink=begun.sink_id,
@@ -351,6 +350,11 @@ class StartOfRun:
                 if rows.lacks:
                     forget_lacking(self._cluster, view.checkpoint)
             _finish_others(story, self._runner, view, self._sink.id)
+
+    def _end_forgotten(self, sink: Sink, places: Places, *, commit: bool) -> bool:
+        """End what no coordinator comes back to at these places. Returns whether there was any."""
+        places = not_of_others(self._cluster, sink.id, places, commit=commit)
+        return self._runner.run(end_forgotten(sink, places, commit=commit))
 
     def _others(self, committed: Mapping[TopicPartition, NotedOffset]) -> dict[str, Decision]:
         """What other sinks have decided last that have committed offsets of the group."""
