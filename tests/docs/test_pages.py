@@ -664,7 +664,7 @@ def _wrong_options(text: str) -> Iterator[str]:
 
 def test_every_option_that_a_text_names_is_in_a_table() -> None:
     wrong = {f"{where}: {name}" for where, text in _texts() for name in _wrong_options(text)}
-    wrong -= {"from-flink.md: transaction.timeout.ms"}  # Flink's
+    wrong -= {"migrating.md: transaction.timeout.ms"}  # Flink's
     assert not wrong, "\n".join(sorted(wrong))
 
 
