@@ -20,7 +20,7 @@ from tests.connector.crashes import test_crash_table as table
 from tests.connector.crashes.crash_query import IN_DRIVER, IN_TASKS, Crash, run, start
 from tests.docs.reader import ROOT, all_match, blocks_of, steps
 from tests.kfake.kfake import Kfake
-from tests.rehearse.rehearsing import document, names_of, not_holding, rehearse, verdicts
+from tests.rehearse.rehearsing import document, names_of, not_holding, printed_on, rehearse, verdicts
 
 IN_MID_BATCH = (
     "a task in the middle of its rows",
@@ -180,3 +180,4 @@ def test_the_page_shows_what_it_prints(kfake: Kfake) -> None:
     assert command == f"eoslog rehearse --decision-topic {DECISIONS}"
     printed = rehearse(kfake.bootstrap, "--decision-topic", DECISIONS).output
     assert all_match(printed.splitlines(), wanted), printed
+    assert all_match(printed.splitlines(), printed_on("kfake", command)), printed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +25,18 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing.disk import FaultyFile, FaultyFileSystem
 from tests.broker.coordinator.transactions import test_transaction_crash as coordinators
 from tests.crash import test_crash_judge as judged
+from tests.docs.reader import steps
 
 
 def rehearse(bootstrap: str, *more: str) -> Result:
     return CliRunner().invoke(main, ["rehearse", "--bootstrap-server", bootstrap, *more])
+
+
+def printed_on(broker: str, command: str) -> list[str]:
+    """All that the command prints on a kind of broker, line by line; the page shows a part of it."""
+    ((typed, wanted),) = steps((Path(__file__).parent / "printed" / f"{broker}.txt").read_text())
+    assert typed == command
+    return wanted
 
 
 def document(bootstrap: str, *more: str) -> dict[str, Any]:

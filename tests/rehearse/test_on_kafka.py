@@ -10,7 +10,15 @@ import pytest
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import AUTHORIZER, DECISIONS, Kafka, hide_internal_topics
 from tests.docs.reader import ROOT, all_match, blocks_of, steps
-from tests.rehearse.rehearsing import SWEEPS, document, names_of, not_holding, rehearse, verdicts
+from tests.rehearse.rehearsing import (
+    SWEEPS,
+    document,
+    names_of,
+    not_holding,
+    printed_on,
+    rehearse,
+    verdicts,
+)
 from tests.rehearse.run_versions import BEGIN, END, KEPT, Node, rehearsed, table
 from tests.rehearse.run_versions import PAGE as VERSIONS_PAGE
 from tests.scenarios.apache_kafka import ApacheKafka
@@ -50,6 +58,7 @@ def test_the_page_shows_what_it_prints(kafka: tuple[str, str]) -> None:
     assert command == "eoslog rehearse"
     printed = rehearse(bootstrap).output
     assert all_match(printed.splitlines(), wanted), printed
+    assert all_match(printed.splitlines(), printed_on("kafka", command)), printed
 
 
 # -- --decision-topic ----------------------------------------------------------------------------

@@ -46,8 +46,16 @@ from eoslog.testing import EmbeddedBroker
 from eoslog.testing.rules import RequestFaults
 from tests.broker.security.securitykit import Site
 from tests.connector.brokers import Kafka
-from tests.docs.reader import ROOT, blocks_of
-from tests.rehearse.rehearsing import SWEEPS, document, names_of, not_holding, rehearse, verdicts
+from tests.docs.reader import ROOT, all_match, blocks_of
+from tests.rehearse.rehearsing import (
+    SWEEPS,
+    document,
+    names_of,
+    not_holding,
+    printed_on,
+    rehearse,
+    verdicts,
+)
 
 WAIT_S = 60
 PAGE = ROOT / "docs" / "rehearse.md"
@@ -69,6 +77,13 @@ def broker() -> Iterator[EmbeddedBroker]:
 def faulty(broker: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
     yield broker
     broker.faults.disarm()
+
+
+def test_every_row_is_printed_as_it_was() -> None:
+    with EmbeddedBroker() as fresh:
+        printed = rehearse(fresh.bootstrap)
+    assert printed.exit_code == 0
+    assert all_match(printed.output.splitlines(), printed_on("bundled", "eoslog rehearse")), printed.output
 
 
 @pytest.mark.long
