@@ -157,8 +157,6 @@ def test_the_pages_of_the_evidence_are_there() -> None:
 # -- users' pages --------------------------------------------------------------------------------
 # What is for who works on eoslog stands in Internals: users' pages name no test, no target, no date.
 
-NOT_YET = {"compatibility.md"}
-"""Users' pages that still do."""
 _OF_THE_HOUSE = re.compile(r"\btest_\w+|\btests/\w|`make (?!jar|dist|setup)[a-z]|\b20\d\d-\d\d-\d\d\b(?!T)")
 
 
@@ -184,7 +182,7 @@ def of_the_house(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", users_pages())
 def test_a_page_for_users_names_no_test_target_or_date(page: str) -> None:
-    assert bool(of_the_house((ROOT / "docs" / page).read_text())) is (page in NOT_YET)
+    assert of_the_house((ROOT / "docs" / page).read_text()) == []
 
 
 def test_what_is_not_for_users_is_noticed() -> None:
