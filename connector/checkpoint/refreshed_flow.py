@@ -36,9 +36,9 @@ def check_not_refreshed(checkpoint: Checkpoint, accepted: Collection[str]) -> st
         "makes it: what that one has written will be written again"
     )
     if (word := f"{WORD_NEW}:{len(formers)}") in accepted:
-        return f"{what}. start.accepted={word}: continuing. See pipelines.md#a-full-refresh"
+        return f"{what}. start.accepted={word}: continuing. See connect.md#a-full-refresh"
     raise StartsElsewhere(
         f"{what}. Nothing was written. To go on where the pipeline was, remove the new checkpoint. To write "
         f"all rows again, give the sink another topic and a transactional.id, or set "
-        f"{to_accept(word, accepted)}. See pipelines.md#a-full-refresh"
+        f"{to_accept(word, accepted)}. See connect.md#a-full-refresh"
     )

@@ -83,7 +83,7 @@ class Place:
         self, python: BarePython, start: str = "python", remote: str | None = None, register: str = ""
     ) -> Program:
         """The client's program; `start` is how the page's command begins."""
-        code = code_of(_PAGE, "from pyspark").replace("/path/to/checkpoint", f"{self.folder}/checkpoint")
+        code = code_of(_PAGE, "from pyspark.sql").replace("/path/to/checkpoint", f"{self.folder}/checkpoint")
         code = code.replace(f"sc://127.0.0.1:{_PORT}", remote or self._remote)
         code = code.replace("kafka = {", f"{register}\nkafka = {{", 1)
         self.orders.write(self.folder / "orders_connect.py", code)

@@ -80,10 +80,10 @@ def test_other_processes_take_them_as_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # -- pipelines -------------------------------------------------------------------------------------
-# docs/pipelines.md's declarative pipeline: run by spark-pipelines, killed, run again, refreshed.
+# docs/connect.md's declarative pipeline: run by spark-pipelines, killed, run again, refreshed.
 
 
-_PAGE = "pipelines.md"
+_PAGE = "connect.md"
 
 
 @pytest.fixture
