@@ -90,7 +90,6 @@ UNTESTED = {
     "the disk is lost",
     "Spark identifies a file by its path",
     "A batch in which a function of `foreachBatch` writes nothing leaves no trace",
-    'Batch writes need `.mode("append")`',
     "PySpark plans a batch source once for each DataFrame",
     "librdkafka 2.16 can wait for ever for a coordinator",
 }
