@@ -6,7 +6,7 @@
         broker.kill()       # SIGKILL, as a crash
         broker.restart()    # the same directory, the same port
 
-The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. docs/testing.md describes it
+The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. docs/testing-pipelines.md describes it
 all.
 """
 

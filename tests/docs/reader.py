@@ -60,7 +60,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: docs/testing.md:42."""
+        """Where it is, for messages: docs/sql.md:42."""
         return (
             f"{self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page.name}:{self.line}"
         )
