@@ -6,8 +6,8 @@
         broker.kill()       # SIGKILL, as a crash
         broker.restart()    # the same directory, the same port
 
-The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. docs/testing-pipelines.md describes it
-all.
+The fixture `eoslog_broker` (`eoslog.pytest_plugin`) provides one for a test. All of it is in
+docs/testing-pipelines.md.
 """
 
 from eoslog.protocol.errors import ErrorCode
