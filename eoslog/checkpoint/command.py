@@ -14,7 +14,7 @@ import click
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
-from eoslog.checkpoint.compare import Foretold, diff
+from eoslog.checkpoint.compare import Effect, diff
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import (
     COLUMNS,
@@ -258,7 +258,7 @@ def rebuild(
     document = {"edit": edit.kind, "files": list(files)}
     gone = [f"removes {name}" for name, text in files.items() if text is None]
     said = [f"writes {name}" for name, text in files.items() if text is not None] + gone
-    if not may_go_on(session, found, Foretold(()), document, how, ", ".join(said)):
+    if not may_go_on(session, found, Effect(()), document, how, ", ".join(said)):
         return
     for name, text in whole.items():
         at.put(name, text.encode())

@@ -23,7 +23,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import Files, files_at
 from eoslog.connector.checkpoint.spark_logs import Planned
 
-# -- foretell --------------------------------------------------------------------------------------
+# -- effect ------------------------------------------------------------------------------------------
 # How many rows an edit makes appear twice or never, counted in the log: by batch headers, not by records.
 
 
@@ -52,7 +52,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Effect:
     """What an edit does to rows of the sources, by partition."""
 
     moved: tuple[Moved, ...]
@@ -89,15 +89,15 @@ def stretches(before: Mapping[SourcePlace, int], after: Mapping[SourcePlace, int
     return [Stretch(p, before[p], at) for p, at in sorted(after.items()) if before.get(p, at) != at]
 
 
-def foretell(
+def effect_of(
     cluster: Cluster, moves: Iterable[Stretch], watch: ProgressListener, *, committed: bool
-) -> Foretold:
+) -> Effect:
     """Count the rows. Rows that a query stands behind are read twice if it goes back, and never if it goes
     on.
 
     `committed`: the query reads committed rows alone (kafka.isolation.level). Raises what fetch() raises.
     """
-    return Foretold(tuple(_moved(cluster, move, watch, committed) for move in moves))
+    return Effect(tuple(_moved(cluster, move, watch, committed) for move in moves))
 
 
 def _moved(cluster: Cluster, move: Stretch, watch: ProgressListener, committed: bool) -> Moved:
@@ -336,7 +336,7 @@ def _rows(
         if place[1:] in bounds.first and bounds.first[place[1:]] <= first and end <= bounds.end[place[1:]]:
             key: SourcePlace = (number, *place[1:])
             move = Stretch(key, a[place], b[place])
-            (counted,) = foretell(cluster, [move], watch, committed=committed).moved
+            (counted,) = effect_of(cluster, [move], watch, committed=committed).moved
             found[place] = counted.rows
     return found
 

@@ -11,7 +11,7 @@ import click
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted, newest_backup
 from eoslog.checkpoint.checks import stops
-from eoslog.checkpoint.compare import Fate, Foretold, Stretch, foretell, stretches
+from eoslog.checkpoint.compare import Effect, Fate, Stretch, effect_of, stretches
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
 from eoslog.checkpoint.standing import (
@@ -100,13 +100,13 @@ def _number(value: int | None) -> str:
     return "none" if value is None else str(value)
 
 
-def foretold_lines(foretold: Foretold) -> list[str]:
+def effect_lines(effect: Effect) -> list[str]:
     """What an edit does, a line for each partition, and in all."""
     lines = [
         f"{one.topic}-{one.partition}: from {one.before} to {one.after}: {one.rows} rows {one.fate}"
-        for one in foretold.moved
+        for one in effect.moved
     ]
-    twice, never = foretold.rows(Fate.TWICE), foretold.rows(Fate.NEVER)
+    twice, never = effect.rows(Fate.TWICE), effect.rows(Fate.NEVER)
     return [*lines, f"in all: {twice} rows of the source twice, {never} never"]
 
 
@@ -199,16 +199,17 @@ def pay_and_carry_out(
     how: Mapping[str, Any],
     begins: Mapping[SourcePlace, int] | None = None,
 ) -> None:
-    """Foretell the edit, and carry it out if its price is accepted. `begins`: where partitions begin that the
-    query does not read yet."""
+    """Count the rows, and carry the edit out if its price is accepted.
+
+    `begins`: where partitions begin that the query does not read yet."""
     stands, ends = {**(begins or {}), **places(position_of(found))}, places(edit.end)
     with output.shown() as watch:
         moves = [*_perhaps_again(found, stands, ends), *stretches(stands, ends)]
-        foretold = foretell(session.cluster, moves, watch, committed=not how["read_uncommitted"])
+        effect = effect_of(session.cluster, moves, watch, committed=not how["read_uncommitted"])
     if edit.before == edit.after:
         raise NotEditable("nothing was changed: the query stands there already")
-    document = {"edit": edit.kind, "foretold": foretold.document()}
-    if not may_go_on(session, found, foretold, document, how):
+    document = {"edit": edit.kind, "rows": effect.document()}
+    if not may_go_on(session, found, effect, document, how):
         return
     backup = carry_out.carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))
@@ -227,29 +228,29 @@ def _perhaps_again(
 def may_go_on(
     session: CommandSession,
     found: Standing,
-    foretold: Foretold,
+    effect: Effect,
     document: dict[str, Any],
     how: Mapping[str, Any],
     *beside: str,
 ) -> bool:
-    """Say what is foretold, and the lines `beside` it; False if that is all that was asked for (--dry-run).
+    """Say what the edit does to rows, and the lines `beside` it; False if --dry-run asks for no more.
     Raises ClickException if its price is not accepted, NotEditable if the query runs."""
     if not session.as_json:
-        click.echo("\n".join([*foretold_lines(foretold), *beside]))
+        click.echo("\n".join([*effect_lines(effect), *beside]))
     if how["dry_run"]:
         tell(session, document | {"done": False}, "nothing was changed (--dry-run)")
         return False
-    _check_accepted(session, foretold, document, how)
+    _check_accepted(session, effect, document, how)
     if not how["fence"]:
         check_rests(session.cluster, found, how["watch"])
     return True
 
 
 def _check_accepted(
-    session: CommandSession, foretold: Foretold, document: dict[str, Any], how: Mapping[str, Any]
+    session: CommandSession, effect: Effect, document: dict[str, Any], how: Mapping[str, Any]
 ) -> None:
     """Refuse unless the user has accepted so many rows."""
-    twice, never = foretold.rows(Fate.TWICE), foretold.rows(Fate.NEVER)
+    twice, never = effect.rows(Fate.TWICE), effect.rows(Fate.NEVER)
     needed = [f"--accept-duplicates {twice}"] if twice > how.get("accept_duplicates", 0) else []
     needed += [f"--accept-loss {never}"] if never > how.get("accept_loss", 0) else []
     if needed:

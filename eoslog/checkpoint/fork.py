@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from eoslog.checkpoint import carry_out
-from eoslog.checkpoint.compare import Fate, Foretold, Stretch, foretell
+from eoslog.checkpoint.compare import Effect, Fate, Stretch, effect_of
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, places, position_of, standing
@@ -195,16 +195,16 @@ def fork(
 def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[str, Any]) -> None:
     end = position_of(found)
     with output.shown() as watch:
-        foretold = _both_write(session, found, watch, how)
+        effect = _both_write(session, found, watch, how)
         document = {
             "edit": "fork",
             "query": query.query_id,
             "stands_after": end.batch_id,
             "options": query.options,
-            "foretold": foretold.document(),
+            "rows": effect.document(),
         }
         later = "and every later row, if both queries go on"
-        if not may_go_on(session, found, foretold, document, how, later):
+        if not may_go_on(session, found, effect, document, how, later):
             return
         _settle(session, found, how)
         carry_out_fork(session.cluster, found, query, watch)
@@ -213,7 +213,7 @@ def _fork(session: CommandSession, found: Standing, query: NewQuery, how: dict[s
 
 def _both_write(
     session: CommandSession, found: Standing, watch: output.ProgressListener, how: dict[str, Any]
-) -> Foretold:
+) -> Effect:
     """What both queries write from where they stand: the rows that are in the log, and those of partitions
     that the query has not read yet."""
     stands = _with_new_partitions(session, places(position_of(found)))
@@ -224,8 +224,8 @@ def _both_write(
         for place, at in sorted(stands.items())
         if there.end.get(place[1:], at) > at
     ]
-    counted = foretell(session.cluster, moves, watch, committed=committed).moved
-    return Foretold(tuple(replace(one, fate=Fate.TWICE) for one in counted))
+    counted = effect_of(session.cluster, moves, watch, committed=committed).moved
+    return Effect(tuple(replace(one, fate=Fate.TWICE) for one in counted))
 
 
 def _with_new_partitions(

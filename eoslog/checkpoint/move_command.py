@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
-from eoslog.checkpoint.compare import Fate, Foretold, Moved
+from eoslog.checkpoint.compare import Effect, Fate, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
@@ -180,12 +180,12 @@ def move_cluster(
                 f"--to-bootstrap-server leads to the cluster {new_id}, where the query is: no move"
             )
         with output.shown() as watch:
-            ends, foretold = _mapped(session.cluster, there, found, given, watch, how)
+            ends, effect = _mapped(session.cluster, there, found, given, watch, how)
         ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in ends})}
         known = {topic: number for topic, number in ids.items() if number is not None}
         edit = set_ends(found, "move-cluster", ends, known, cluster=new_id)
-        document = {"edit": edit.kind, "cluster": new_id, "foretold": foretold.document()}
-        if not may_go_on(session, found, foretold, document, how):
+        document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document()}
+        if not may_go_on(session, found, effect, document, how):
             return
         kept = state_topic_of(found.decision)
         backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id, kept)
@@ -212,7 +212,7 @@ def _mapped(
     given: Mapping[TopicPartition, int],
     watch: output.ProgressListener,
     how: Mapping[str, Any],
-) -> tuple[dict[SourcePlace, int], Foretold]:
+) -> tuple[dict[SourcePlace, int], Effect]:
     """Where each place is on the new cluster, and the rows that the new one does not have."""
     stands, committed = places(position_of(found)), not how["read_uncommitted"]
     partitions = sorted({place[1:] for place in stands})
@@ -231,7 +231,7 @@ def _mapped(
         ends[place] = found_again(here, there, at, given.get(place[1:]))
         missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
         moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
-    return ends, Foretold(tuple(moved))
+    return ends, Effect(tuple(moved))
 
 
 def _count(log: Log, start: int, watch: output.ProgressListener | None) -> int:

@@ -206,7 +206,7 @@ class EditedQuery:
 
     def edit(self, name: str, *more: str) -> dict[str, int]:
         """Carry an edit out, and accept what it foretells: that."""
-        told = json.loads(self.command(name, *more, "--dry-run", "--json").stdout)["foretold"]
+        told = json.loads(self.command(name, *more, "--dry-run", "--json").stdout)["rows"]
         accepted = ["--accept-duplicates", str(told["twice"])]
         accepted += ["--accept-loss", str(told["never"])] if told["never"] else []
         result = self.command(name, *more, *accepted)

@@ -243,7 +243,7 @@ def test_an_edit_that_dies_at_a_step(query: EditedQuery, step: str, state: str, 
     query.bring_to(state)
     has_step = step != {"all sealed, nothing staged": "done noted"}.get(state, "later batch removed")
     with pytest.MonkeyPatch.context() as patch:
-        told = json.loads(query.command(*EDITS[kind], "--dry-run", "--json").stdout)["foretold"]
+        told = json.loads(query.command(*EDITS[kind], "--dry-run", "--json").stdout)["rows"]
         stop_after(step, patch)
         accepted = ["--accept-duplicates", str(told["twice"]), "--accept-loss", str(told["never"])]
         result = query.command(*EDITS[kind], *accepted)
@@ -405,7 +405,7 @@ def test_an_edit_over_ten_million_records_is_foretold(tmp_path: Path) -> None:
         output, _ = process.communicate(timeout=600)
         seconds = time.monotonic() - began
     assert process.returncode == 0
-    assert json.loads(output)["foretold"]["twice"] == RECORDS
+    assert json.loads(output)["rows"]["twice"] == RECORDS
     (kilobytes,) = (line.split()[1] for line in peak.read_text().splitlines() if line.startswith("VmHWM:"))
     megabytes = int(kilobytes) / 1024
     print(f"{RECORDS:,} records of {VALUE_BYTES} bytes: {seconds:.1f} s, {megabytes:.0f} MB")

@@ -58,7 +58,7 @@ def test_a_copy_stands_where_the_query_stands(
         "transactional.id": f"new-{sink_of(topic)}",
         "kafka.group.id": f"new-{group_of(topic)}",
     }
-    assert told["foretold"]["twice"] == 10 and told["stands_after"] == 1
+    assert told["rows"]["twice"] == 10 and told["stands_after"] == 1
     copy = Checkpoint.at(str(new))
     assert copy.query_id() == told["query"] != "q"
     assert copy.text("eoslog/sources") is not None and not (new / ".metadata.crc").exists()

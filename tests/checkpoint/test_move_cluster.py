@@ -52,7 +52,7 @@ def test_the_query_goes_on_at_the_same_record(
     files = {path: path.read_text() for path in decided.rglob("*") if path.is_file()}
     said = moved(broker, other, decided, "--json")
     assert said.exit_code == 0, said.output
-    told = json.loads(said.stdout)["foretold"]
+    told = json.loads(said.stdout)["rows"]
     assert (told["twice"], told["never"]) == (0, 0)
     assert [(one["before"], one["after"]) for one in told["partitions"]] == [(20, 20 + before)]
     assert run(other, "check", decided).exit_code == 0

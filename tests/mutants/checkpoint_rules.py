@@ -134,7 +134,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         COMPARE,
         Break("an unknown cluster is this one", "lines", "not document[name]['clusters']", "False"),
-        Break("aborted rows count", "_rows", "foretell(cluster, [move], watch, committed=committed)", "foretell(cluster, [move], watch, committed=False)"),
+        Break("aborted rows count", "_rows", "effect_of(cluster, [move], watch, committed=committed)", "effect_of(cluster, [move], watch, committed=False)"),
         Break("whoever is behind is ahead", "_ahead", "'a' if a > b else 'b'", "'b' if a > b else 'a'"),
     ),
     *mutants_of(COMPARE, Break("only the first edit counts", "before_edit", "reversed(backups)", "backups[:1]"), Break("later batches were there", "_EarlierFiles._is_later", "int(batch) > self._least", "False")),
