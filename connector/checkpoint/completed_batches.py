@@ -99,10 +99,18 @@ def _refuse_completed(
 
 def check_undecided(story: StartFacts) -> None:
     """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
-    be written again. Raises DecisionGone unless that is accepted."""
+    be written again. Raises DecisionGone, CheckpointOlder unless that is accepted."""
     undecided = story.rows.undecided
     if not undecided or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
         return
+    if story.decided is None:
+        raise CheckpointOlder(
+            f"sink {story.sink}: the checkpoint has completed no batch, and rows that the sink has written "
+            f"since this query's first start are visible{_some(undecided)}. The cluster does not have their "
+            "decision any more. If an older copy of the checkpoint was put back, these rows would be written "
+            "again. Nothing was written. Bring the right checkpoint back, which is the newest. If these rows "
+            f"may be there twice, set {to_accept(word, story.accepted)}"
+        )
     raise DecisionGone(
         f"sink {story.sink}: the checkpoint is new, and begins where the sink's last decision ended "
         f"({story.decided}). Later rows of the sink are visible{_some(undecided)}, so the cluster has lost "

@@ -68,6 +68,7 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
         return _begins_elsewhere(
             story, f"the sink has written {story.decided}: what that query has read may be written again"
         )
+    check_undecided(story)
     return []
 
 

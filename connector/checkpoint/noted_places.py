@@ -34,8 +34,8 @@ _VERSION = 1
 
 
 class Waiting(NamedTuple):
-    """A query of which no batch has had rows yet. `topic`: the sink's. `since_ms`: when the first batch
-    without rows was decided; rows of its batches are younger."""
+    """A query of which no batch has had rows yet. `topic`: the sink's. `since_ms`: when it started first;
+    rows of its batches are younger."""
 
     topic: str
     since_ms: int

@@ -72,7 +72,8 @@ def followed(
     cluster does not know. `since`: nothing shows that there are any. So of the sink's runs only this one and
     later ones count, an id that may be hidden from this user is somebody else's, and all partitions together
     are looked through no further than one. `waiting`: topics where there is no place, and a time in ms;
-    what was removed there counts unless something older is left. Raises KafkaError, RetriesExhausted."""
+    what was removed there counts unless something older is left, or `since` is given. Raises KafkaError,
+    RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -103,7 +104,9 @@ def followed(
     removed += [
         f"{tp[0]}-{tp[1]} begins at {begins[tp]}: what it had before was removed"
         for tp in unplaced
-        if begins[tp] > 0 and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
+        if since is None
+        and begins[tp] > 0
+        and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
     ]
     return [*removed, *(text for text in said if text)]
 

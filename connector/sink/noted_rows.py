@@ -1,5 +1,6 @@
 """What the sink's log shows of the batches whose places the checkpoint notes."""
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
@@ -8,7 +9,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested
-from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
 from eoslog.connector.checkpoint.start_facts import Completed, RowsFound
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.places import Place, Places, Seen, by_partition
@@ -16,6 +17,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
+from eoslog.protocol.producer_identity import NOBODY
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -53,12 +55,15 @@ def rows_found(
         return RowsFound(batch=number, lacks=gone, undecided=behind_last)
     done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
     known = decided is not None and decided.batch_id >= note.newest
-    lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
+    if done < 0:
+        lost = _behind_the_first(cluster, note, sink)
+    else:
+        lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
     if not noted:
         return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
     newest, places = noted[0]
     if completed is None and not known:
-        return RowsFound()
+        return RowsFound(undecided=lost)
     if completed is not None and not known and newest > completed:
         noted = noted[1:]  # it was not decided: it is to be written
     if not noted:
@@ -115,6 +120,15 @@ def undecided_behind(
     return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
 
 
+def _behind_the_first(cluster: Cluster, note: NotedPlaces, sink: str) -> tuple[str, ...]:
+    """Where rows of the sink are visible although it knows of no decision and the checkpoint of no batch that
+    is done: behind those of a first batch that was not decided, or since the query's first start."""
+    waiting = dict([note.waiting] if note.waiting else ())
+    if not sink or not (waiting or note.in_batches):
+        return ()
+    return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting))
+
+
 def places_of_queries(before: Iterable[Decision]) -> Places:
     """Where rows of the queries are that have made these decisions of their sinks."""
     return tuple(place for made in before for place in (made.of_query or made).everywhere)
@@ -129,6 +143,14 @@ def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
         kept = kept.without([place for place in kept.older if place.topic not in topics])
     if kept != note:
         kept.write(view.checkpoint)
+
+
+def wait_for_rows(view: CheckpointView, topic: str | None) -> None:
+    """Note when a query started that has completed no batch, unless that or a place is noted. Raises
+    CheckpointUnreadable."""
+    if view.completed is not None or topic is None or NotedPlaces.read(view.checkpoint) != NotedPlaces():
+        return
+    NotedPlaces(waiting=Waiting(topic, int(time.time() * 1000))).write(view.checkpoint)
 
 
 def places_of_planned(view: CheckpointView) -> Places:

@@ -76,6 +76,7 @@ from eoslog.connector.sink.noted_rows import (
     rows_found,
     seen_of_planned,
     unnumber,
+    wait_for_rows,
 )
 from eoslog.errors import RetriesExhausted
 from eoslog.errors.pages import see
@@ -151,6 +152,7 @@ class StartOfRun:
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
+        wait_for_rows(view, self._options.topic)
         self._runner.run(note_stream(sink, view.batch, notes))
 
     def _check_name(self) -> None:

@@ -44,6 +44,11 @@ class Lineage:
     live: bool = True
     again: bool = False
 
+    @property
+    def has_decided(self) -> bool:
+        """Whether its batches have left more than notes in a group, as those of at_least_once do."""
+        return any(self.tried.get(uid, set()) - {"at_least_once"} for uid in self.done)
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -1958,6 +1958,43 @@ def test_who_does_not_know_that_a_sink_was_left_is_stopped(name: str) -> None:
     assert any("TakenOver: sink x: it was left for" in line for line in world.told), world.told
 
 
+@pytest.mark.parametrize("source", ["in", "files"])
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("where", [60, 91, ("commit: before END_TXN", 1)])
+def test_a_copy_of_before_the_first_decision_that_the_cluster_has_forgotten(
+    source: str, ids: bool, where: Any
+) -> None:
+    """Nothing is done in the copy, and the sink's rows are there since its first start."""
+    begun: list[tuple[Any, ...]] = [
+        ("query", "A", {"in": source}),
+        ("query", "B", {"id": "other"}),
+        ("produce", source, 2),
+        ("run", "A", 1, ("kill", where)),
+        ("backup", "A"),
+    ]
+    written: list[tuple[Any, ...]] = [("run", "A", 1, ("kill", ("commit: after END_TXN", 2)))]
+    forgotten = [("forget", ids, True, False), ("restore", "A"), ("run", "A", 1)]
+    world = play([*begun, *written, *forgotten])
+    assert set(world.errors) == {"CheckpointOlder"} and not world.findings, (world.told, world.findings)
+    beside: list[tuple[Any, ...]] = [("produce", "in", 2), ("run", "B", 1)]
+    world = play([*begun, *beside, ("restore", "A"), ("run", "A", 1)])
+    assert not world.findings and not world.errors, world.told
+
+
+def test_a_first_batch_is_killed_above_a_topic_that_was_emptied() -> None:
+    """What was removed before the query's first start was not its own."""
+    others: list[tuple[Any, ...]] = [
+        ("query", "A", {"id": "other"}),
+        ("query", "B", {}),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("stop", "A"),
+        ("empty", "out"),
+    ]
+    world = play([*others, ("run", "B", 1, ("kill", 60)), ("run", "B", 1)])
+    assert not [line for line in world.told if line.startswith("B: ")] and not world.findings, world.told
+
+
 def _loses_all(act: tuple[Any, ...]) -> bool:
     return bool(act[0] == "lost" or (act[0] == "anew" and act[2] == "committed"))
 

@@ -282,11 +282,8 @@ class World:
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)
-                told = isinstance(query.error, StartsElsewhere)  # who begins there under another name
-                anew = query.source["startingOffsets"] in ("earliest", "latest") and not self.has_notes(query)
-                known = value in {ident for ident, _ in query.lineage.names}
-                if age(query.checkpoint)[0] < 0 and (told or (anew and not known and query.lineage.done)):
-                    self.accept_loss(query)  # of a name that no batch has had nothing is known (limits.md)
+                if age(query.checkpoint)[0] < 0 and isinstance(query.error, StartsElsewhere):
+                    self.accept_loss(query)  # who begins there under another name was told
         elif option == "told":
             query.told = value == "yes"
         elif value is None:
@@ -584,7 +581,8 @@ class World:
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
-            nameless |= query.ids[-1] is None and not self.has_notes(query)  # docs/limits.md says so
+            known = {ident for ident, _ in lineage.names if ident is not None and lineage.has_decided}
+            nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
         if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
