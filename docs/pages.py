@@ -11,7 +11,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import Field, dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -91,7 +92,7 @@ def apis_page() -> str:
     """The content of apis.md. Raises BadHead."""
     heads = sorted((head_of(module) for module in handlers.ALL), key=lambda head: head.api.key)
     lines = [
-        "# What the broker serves",
+        "# APIs",
         "",
         "Made from the heads of the handlers by `python -m docs.pages`; do not edit.",
         "",
@@ -117,7 +118,7 @@ def apis_page() -> str:
 def options_page() -> str:
     """The content of options.md."""
     lines = [
-        "# Options of the broker, configs of topics and groups",
+        "# Options of the broker",
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
@@ -205,7 +206,7 @@ def _cell(text: str) -> str:
 def connector_page() -> str:
     """The options of `format("eoslog")` beside those of Spark's connector."""
     lines = [
-        "# The connector's options, beside those of Spark's Kafka connector",
+        "# Options",
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
@@ -311,7 +312,7 @@ def _connector_others() -> list[str]:
 def errors_page() -> str:
     """What the connector makes of each error code of a broker."""
     lines = [
-        "# What the connector makes of each error code",
+        "# Error codes",
         "",
         "Made from the code by `python -m docs.pages`; do not edit. [Errors](errors/index.md)"
         " says what each *message* means, and the way out.",
@@ -367,9 +368,19 @@ def commands_page() -> str:
     for name, command in commands.items():
         assert command is not None
         lines.append(f"| [`eoslog {name}`](#eoslog-{name}) | {_cell(command.get_short_help_str(200))} |")
+    shared = _shared_options()
+    lines += [
+        "",
+        "## Options of most commands",
+        "",
+        "Every command has the first one. Others are named after `Also`.",
+        "",
+    ]
+    lines += ["| option | what it does |", "|---|---|"]
+    lines += [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in shared]
     for name, command in commands.items():
         assert command is not None
-        lines += _help(f"eoslog {name}", command, "##")
+        lines += _help(f"eoslog {name}", command, "##", shared)
     return "\n".join(lines) + "\n"
 
 
@@ -381,21 +392,58 @@ def _names(group: click.Group) -> list[str]:
     return group.list_commands(_called("eoslog"))
 
 
-def _help(name: str, command: click.Command, heading: str) -> Iterator[str]:
-    """A section for the command, and one for each command below it."""
+_MOST = 20
+"""So many commands have an option that is told once."""
+
+
+def _options(command: click.Command) -> Iterator[tuple[click.Option, tuple[str, str]]]:
+    """The options that help shows of a command, and what it says of each."""
+    context = click.Context(command)
+    for option in command.get_params(context):
+        if isinstance(option, click.Option) and (told := option.get_help_record(context)) is not None:
+            yield option, told
+
+
+def _all_below(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _all_below(below)
+
+
+def _shared_options() -> list[tuple[str, str]]:
+    """The options of most commands, and what help says of each."""
+    counts = Counter(told for command in _all_below(command_line) for _, told in _options(command))
+    return [told for told, commands in counts.most_common() if commands > _MOST]
+
+
+def _help(
+    name: str, command: click.Command, heading: str, shared: Collection[tuple[str, str]]
+) -> Iterator[str]:
+    """A section for the command, and one for each command below it, without the `shared` options."""
     names = command_line.context_settings["help_option_names"]
     context = click.Context(
         command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH, help_option_names=names
     )
+    also = [option for option, told in _options(command) if told in shared]
+    for option in also:
+        option.hidden = True
     told, _, options = command.get_help(context).partition("\nOptions for --config")
-    yield from ("", f"{heading} {name}", "", "```text", *told.rstrip().splitlines(), "```")
+    for option in also:
+        option.hidden = False
+    named = ", ".join(max(option.opts, key=len) for option in also if option.name != "help")
+    last = ("", f"Also: {named}") if named else ()
+    yield from ("", f"{heading} {name}", "", "```text", *told.rstrip().splitlines(), *last, "```")
     if options:
         yield from ("", "The names for `--config` are the [options of the broker](options.md).")
     if isinstance(command, click.Group):
         for one in command.list_commands(context):
             below = command.get_command(context, one)
             assert below is not None
-            yield from _help(f"{name} {one}", below, "###")
+            yield from _help(f"{name} {one}", below, "###", shared)
 
 
 _MODULES = {

@@ -254,6 +254,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_the_navigation_calls_a_page_as_its_heading_does() -> None:
+    named = re.findall(r"^ +- ([^:\n]+): (\S+\.md)$", CONFIG.read_text(), re.MULTILINE)
+    assert len(named) > 30
+    heads = {
+        page: f"\n{(ROOT / 'docs' / page).read_text()}".partition("\n# ")[2].split("\n")[0]
+        for _, page in named
+    }
+    differs = {
+        page: title for title, page in named if not f"{heads[page]} ".startswith((f"{title} {{", f"{title} "))
+    }
+    assert differs == {"index.md": "Home"}
+
+
 def test_a_dead_link_and_a_page_outside_of_the_navigation_stop_the_build(tmp_path: Path) -> None:
     kept = ("site_name", "strict", "validation", "plugins", "markdown_extensions")
     config = {name: yaml.safe_load(CONFIG.read_text())[name] for name in kept}

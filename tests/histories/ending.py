@@ -54,8 +54,9 @@ def end(world: "World") -> None:
     rows = judge.seen(world.cluster, SINKS)
     for lineage in world.lineages:
         lineage.may_lack |= {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]}
-        if not lineage.live:  # nobody starts it again, who could be told what a restored copy lacks
-            lineage.may_lack |= {u for u in lineage.tried if world.gone[f"{lineage.name}:{u}"]}
+        if not lineage.live:  # nobody starts it again, who could be told what a restored copy lacks, or ends it
+            lacks = world.gone + world.unseen
+            lineage.may_lack |= {u for u in lineage.tried if lacks[f"{lineage.name}:{u}"]}
         world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
     for lineage, _ in world.writes:
         _judge_write(world, lineage, rows)

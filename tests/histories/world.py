@@ -54,6 +54,7 @@ class World:
         self._depth = 0
         self.deleted: Counter[str] = Counter()
         self.gone: Counter[str] = Counter()
+        self.unseen: Counter[str] = Counter()
         self.put_back: dict[Path, tuple[int, int]] = {}
         """Of checkpoints, when brokers were put back to a copy: batches done then, and when it was made."""
         self.synced: set[str] = set()
@@ -389,6 +390,7 @@ class World:
         # Open in the copy, and of a write that is done: nobody comes back to end it, and a token sees no
         # checkpoint (docs/guarantees.md).
         unseen = now - judge.seen(self.cluster, SINKS)
+        self.unseen += unseen
         for lineage, _ in self.writes:
             lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
