@@ -55,15 +55,12 @@ def rows_found(
         return RowsFound(batch=number, lacks=gone, undecided=behind_last)
     done = max(-1 if completed is None else completed, -1 if decided is None else decided.batch_id)
     known = decided is not None and decided.batch_id >= note.newest
-    if done < 0:
-        lost = _behind_the_first(cluster, note, sink)
-    else:
-        lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
+    lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
     if not noted:
         return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
     newest, places = noted[0]
     if completed is None and not known:
-        return RowsFound(undecided=lost)
+        return RowsFound()
     if completed is not None and not known and newest > completed:
         noted = noted[1:]  # it was not decided: it is to be written
     if not noted:
@@ -120,12 +117,12 @@ def undecided_behind(
     return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
 
 
-def _behind_the_first(cluster: Cluster, note: NotedPlaces, sink: str) -> tuple[str, ...]:
+def behind_the_first(cluster: Cluster, checkpoint: Checkpoint, sink: str) -> tuple[str, ...]:
     """Where rows of the sink are visible although it knows of no decision and the checkpoint of no batch that
-    is done: behind those of a first batch that was not decided, or since the query's first start."""
+    is done: behind those of a first batch that was not decided, or since the query's first start. Raises
+    KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
     waiting = dict([note.waiting] if note.waiting else ())
-    if not sink or not (waiting or note.in_batches):
-        return ()
     return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting))
 
 
@@ -145,12 +142,14 @@ def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
         kept.write(view.checkpoint)
 
 
-def wait_for_rows(view: CheckpointView, topic: str | None) -> None:
-    """Note when a query started that has completed no batch, unless that or a place is noted. Raises
-    CheckpointUnreadable."""
-    if view.completed is not None or topic is None or NotedPlaces.read(view.checkpoint) != NotedPlaces():
-        return
-    NotedPlaces(waiting=Waiting(topic, int(time.time() * 1000))).write(view.checkpoint)
+def wait_for_rows(view: CheckpointView, topic: str | None) -> bool:
+    """Note when a query started that has completed no batch. Returns whether an earlier start has noted that,
+    or where rows are. Raises CheckpointUnreadable."""
+    if view.completed is not None or NotedPlaces.read(view.checkpoint) != NotedPlaces():
+        return True
+    if topic is not None:
+        NotedPlaces(waiting=Waiting(topic, int(time.time() * 1000))).write(view.checkpoint)
+    return False
 
 
 def places_of_planned(view: CheckpointView) -> Places:

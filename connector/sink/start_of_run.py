@@ -66,6 +66,7 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import planned_ends
 from eoslog.connector.saved.run_again import check_restored
 from eoslog.connector.sink.noted_rows import (
+    behind_the_first,
     completed_in,
     correct,
     forget_lacking,
@@ -103,6 +104,7 @@ class StartOfRun:
         self._group = options.group_of(sink.id)
         self._upgraded = False
         self._left: Left | None = None
+        self._started = False
         self.acquired = False
         """Whether the sink was acquired before its begin: what this process remembers of it is over."""
         self._observed: dict[str, Decision | None] = {}
@@ -152,7 +154,7 @@ class StartOfRun:
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
-        wait_for_rows(view, self._options.topic)
+        self._started = wait_for_rows(view, self._options.topic)
         self._runner.run(note_stream(sink, view.batch, notes))
 
     def _check_name(self) -> None:
@@ -310,6 +312,9 @@ class StartOfRun:
         known = view.completed, begun.ours, last, before
         look = partial(rows_found, self._cluster, view.checkpoint, *known, sink=self._sink.id)
         rows = look(again=bool(begun.lost))
+        if self._started and _is_first(view) and begun.decided is None and not before:
+            behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id)
+            rows = rows._replace(undecided=behind)
         if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
             decided = decided if last is None else (*decided, *places_of_queries([last]))
             if self._end_forgotten(self._sink, decided, commit=True):

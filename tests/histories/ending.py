@@ -54,7 +54,7 @@ def end(world: "World") -> None:
     rows = judge.seen(world.cluster, SINKS)
     for lineage in world.lineages:
         lineage.may_lack |= {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]}
-        if not lineage.live:  # nobody starts it again, who could be told what a restored copy lacks, or ends it
+        if not lineage.live:  # nobody starts it again, is told what a restored copy lacks, or ends it
             lacks = world.gone + world.unseen
             lineage.may_lack |= {u for u in lineage.tried if lacks[f"{lineage.name}:{u}"]}
         world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
