@@ -21,6 +21,7 @@ from eoslog.checkpoint.standing import SourcePlace, places, position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.errors import EoslogError
@@ -197,10 +198,15 @@ def edit(world: "World", name: str, by: int) -> None:
         return  # nothing fences its driver, and the command sees that it lives
     world.do_stop(name)
     done = move_to(world, query, Target.parse(None, by), back=by < 0) if query.checkpoint.exists() else None
-    if done is not None:
-        stood, stands = done
-        query.lineage.may_double |= stood - stands
-        query.lineage.may_lack |= stands - stood
+    if done is None:
+        return
+    stood, stands = done
+    noted = NotedSink.read(Checkpoint.at(str(query.checkpoint)))
+    sink = None if noted is None else noted.sink  # of a copy that has not started: that of the copied one
+    for lineage in world.lineages:
+        if lineage is query.lineage or sink in lineage.sinks:
+            lineage.may_double |= stood - stands
+            lineage.may_lack |= stands - stood
 
 
 def move_to(world: "World", query: Query, target: Target, *, back: bool) -> tuple[set[str], set[str]] | None:
