@@ -51,11 +51,12 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 test: setup  ## all tests (WORKERS=3: processes; most tests wait more than they work)
 	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
-lint: $(READY) $(TYPED) docs  ## ruff, mypy (strict; tests and examples too), the import rules, and the docs as a site
+lint: $(READY) $(TYPED) docs  ## ruff, mypy (strict; tests and examples too), the import rules, the docs as a site and their words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks -p tests -p examples
 	$(BIN)/lint-imports --config setup.cfg --no-logo --no-cache
+	$(BIN)/python -m pytest -q tests/docs/test_words.py
 
 test-luck: setup  ## all tests in random order on a busy machine, RUNS=5 times: lists what fails once (SEED=n TEST_ARGS="tests/client")
 	$(BIN)/python -u -m tests.luck --runs $(or $(RUNS),5) $(if $(SEED),--seed $(SEED)) --workers $(or $(WORKERS),3) -- $(TEST_ARGS)
