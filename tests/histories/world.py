@@ -446,8 +446,8 @@ class World:
         query.lineage.may_double |= held
 
     def _accept_namesakes(self, query: Query) -> None:
-        """To the cluster two queries of one transactional.id and group are one: `committed` is where the one
-        that wrote last has ended, as docs/exactly-once.md says."""
+        """To the cluster two queries of one transactional.id and group are one: who begins where the one that
+        wrote last has ended goes on, as docs/exactly-once.md says."""
         others = [lineage for lineage in self.lineages if lineage is not query.lineage]
         if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
             self.accept_loss(query)
@@ -587,8 +587,9 @@ class World:
             nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
         if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
-        if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
+        if age(query.checkpoint)[1] < 0:
             self._accept_namesakes(query)
+        if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
             if (query.ids[-1] is None or guarantee != "exactly_once") and query.source.get(
                 "kafka.group.id"
