@@ -560,7 +560,7 @@ class World:
             for uid in uids:
                 lineage.tried.setdefault(uid, set()).add(guarantee)
             lineage.batches.setdefault(batch, set()).update(uids)
-            lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)  # it may run a planned one
+            lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)  # of a planned one, too
             return _rows([f"{lineage.name}:{uid}" for uid in uids])
 
         def planned(batch: int) -> None:
