@@ -133,6 +133,8 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
         if groups and query.token is not None:
             world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
         query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
+        if groups and query.at_work and age(query.checkpoint)[0] < 0 and query.lineage.done:
+            world.accept_loss(query)  # its start stands still for so long, and goes on then
     for lineage, _ in world.writes if groups else ():
         lineage.may_double |= set(lineage.tried)  # as of every token (docs/limits.md)
 
