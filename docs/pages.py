@@ -32,6 +32,7 @@ from eoslog.client.wire.retry import DEPARTURES
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.table import SPARKS_OPTIONS
+from eoslog.connector.spark.columns import SINK_COLUMNS
 from eoslog.connector.spark.versions import FEATURES, VERSIONS
 from eoslog.errors import ADVICE
 from eoslog.protocol.apis import APIS, Api, ApiKey
@@ -220,7 +221,29 @@ def connector_page() -> str:
         mine = [one for one in connector_table.TABLE if one.use & _ALL_USES in use]
         lines += ["", f"## {title}", "", "| option | value | default | Spark's | meaning | what differs |"]
         lines += ["|---|---|---|---|---|---|", *map(_connector_option, mine)]
+        lines += _columns() if title == "Writing" else []
     return "\n".join([*lines, *_by_version(), *_connector_others()]) + "\n"
+
+
+_COLUMNS = {
+    "value": "null is written as a record without a value",
+    "key": "a record without a key",
+    "headers": "no headers",
+    "topic": "the row cannot be written; the option `topic` takes precedence over the column",
+    "partition": "Kafka's hash of the key, as in Java's producer; without a key the partitions take turns",
+    "deadletter": "the row is written. Else it goes to `deadletter.topic`, with this text as the reason",
+}
+"""What a row without a value in the column becomes."""
+
+
+def _columns() -> list[str]:
+    lines = ["", "### Columns of the rows to write", ""]
+    lines += ["Only `value` must be there, and `topic` if the option `topic` is not. Others are ignored.", ""]
+    lines += ["| column, and its type | null, or no such column |", "|---|---|"]
+    for name, types in SINK_COLUMNS.items():
+        said = " or ".join(f"`{kind.simpleString()}`" for kind in types)
+        lines.append(f"| `{name}`: {said} | {_COLUMNS[name]} |")
+    return lines
 
 
 def kafkas_options() -> list[str]:

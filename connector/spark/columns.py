@@ -44,7 +44,7 @@ def check_source_schema(given: StructType, headers: bool) -> None:
         )
 
 
-_SINK: dict[str, tuple[DataType, ...]] = {
+SINK_COLUMNS: dict[str, tuple[DataType, ...]] = {
     "value": (BinaryType(), StringType()),
     "key": (BinaryType(), StringType()),
     "headers": (_HEADERS,),
@@ -74,7 +74,7 @@ def check_sink_schema(schema: StructType, topic: str | None, dead: str | None) -
             "the column 'deadletter' says which rows must not be written, and the option deadletter.topic is "
             "not given: give it, or drop the column"
         )
-    for name, allowed in _SINK.items():
+    for name, allowed in SINK_COLUMNS.items():
         if name in types and not any(_same(types[name], kind) for kind in allowed):
             wanted = " or ".join(kind.simpleString() for kind in allowed)
             raise SchemaError(f"column {name!r} is {types[name].simpleString()}: cast it to {wanted}")
