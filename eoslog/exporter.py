@@ -51,7 +51,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("eoslog_cluster_sink_batch", GAUGE, ("sink", "query"),
            "number of the last micro-batch, and the id of its query", "grows"),
     Family("eoslog_cluster_sink_unchanged_seconds", GAUGE, _SINK,
-           "how long the exporter has seen no further decision", "below some triggers"),
+           "how long the exporter has seen no further decision",
+           "a few trigger intervals at most"),
 )  # fmt: skip
 """`holder`: the sink whose transaction it is, else the transactional id, else `producer id N`."""
 
