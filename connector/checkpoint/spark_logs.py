@@ -295,12 +295,14 @@ def offsets_of(text: str) -> Offsets:
 
 
 def reading_only(text: str, read: Collection[TopicPartition], rest: Offsets) -> str:
-    """A source's offsets for the partitions `read` alone; `rest`: those of them that it does not have."""
+    """A source's offsets for the partitions `read` alone; `rest`: those of them that it does not have. Of its
+    other partitions it says where it left them."""
     stood = source_position(text)
     offsets = {tp: at for tp, at in stood.offsets.items() if tp in read} | rest
     if offsets == stood.offsets:
         return text
-    left = stood.left.only({tp for tp in stood.left.offsets if tp not in offsets})
+    left = stood.leaving({tp for tp in stood.offsets if tp not in read}) if is_eoslog(text) else stood.left
+    left = left.only({tp for tp in left.offsets if tp not in offsets})
     return json.dumps(to_json(offsets, stood.ids, stood.cluster, stood.epochs, left=left))
 
 

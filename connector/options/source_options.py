@@ -1,7 +1,7 @@
 """Options of a read: which topics, from where to where, how much at once. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
     values["startingoffsets"] = start if stored is None else stored.offsets
     if start == offsets.COMMITTED and values.get("transactional.id") and values["kafka.group.id"] is None:
         values["kafka.group.id"] = Sink(values["transactional.id"]).offsets_group
-    begin = _start(values, stream)
+    begin = _start(values, stream, () if stored is None else stored.left.offsets)
     values["endingoffsets"] = _end(values)
     return SourceOptions(
         **fields_of(SourceOptions, values),
@@ -192,7 +192,8 @@ def _at_time(values: Mapping[str, Any], which: str, none_is_latest: bool) -> off
     return offsets.AtTime(each, none_is_latest)
 
 
-def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
+def _start(values: Mapping[str, Any], stream: bool, left: Iterable[TopicPartition]) -> offsets.Bound:
+    """`left`: what the query had left where it is to begin, and reads again if it is named."""
     timed = _at_time(values, "starting", values["startingoffsetsbytimestampstrategy"] == "latest")
     if timed is not None:
         return timed
@@ -208,7 +209,7 @@ def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
         raise OptionError(
             "startingOffsets cannot be latest (-1) in a batch query: nothing would be read; give earliest"
         )
-    return _checked(start, "startingOffsets", values)
+    return _checked(start, "startingOffsets", values, left)
 
 
 def _end(values: Mapping[str, Any]) -> offsets.Bound:
@@ -229,15 +230,19 @@ def _mentions(bound: offsets.Bound, special: int) -> bool:
     return bound == special
 
 
-def _checked(bound: offsets.Bound, option: str, values: Mapping[str, Any]) -> offsets.Bound:
-    """Check that offsets by partition match what is read, as far as options alone can tell."""
+def _checked(
+    bound: offsets.Bound, option: str, values: Mapping[str, Any], left: Iterable[TopicPartition] = ()
+) -> offsets.Bound:
+    """Check that offsets by partition match what is read, as far as options alone can tell. `left`: what may
+    be read as well."""
     if not isinstance(bound, dict):
         return bound
     assigned, topics = values["assign"], values["subscribe"]
-    if assigned is not None and set(bound) != set(assigned):
-        odd = ", ".join(f"{t}-{p}" for t, p in sorted(set(bound) ^ set(assigned)))
+    given = {*bound, *(tp for tp in left if tp in (assigned or ()) or tp[0] in (topics or ()))}
+    if assigned is not None and given != set(assigned):
+        odd = ", ".join(f"{t}-{p}" for t, p in sorted(given ^ set(assigned)))
         raise OptionError(f"{option} and assign must name the same partitions; they differ in {odd}")
-    if topics is not None and {topic for topic, _ in bound} != set(topics):
-        odd = ", ".join(sorted({topic for topic, _ in bound} ^ set(topics)))
+    if topics is not None and {topic for topic, _ in given} != set(topics):
+        odd = ", ".join(sorted({topic for topic, _ in given} ^ set(topics)))
         raise OptionError(f"{option} and subscribe must name the same topics; they differ in {odd}")
     return bound

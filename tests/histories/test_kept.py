@@ -1752,6 +1752,25 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("forget", False, True, False, False),
         ("restore", "A"),
     ],
+    "the line of a batch without a topic that has come back": [
+        ("query", "C", {"in": "in,in2"}),
+        ("run", "C", 1),
+        ("out", "C", "in2"),
+        ("produce", "in2", 1),
+        ("back", "C"),
+        ("run", "C", 2),
+        ("delete", "out"),
+        ("forget", True, True, False),
+    ],
+    "a stop while a topic is left out, whose line is given when it is back": [
+        ("query", "A", {"in": "in,in2", "id": "x", "kafka.group.id": "g"}),
+        ("produce", "in2", 1),
+        ("run", "A", 1),
+        ("produce", "in", 1),
+        ("meddle", "g", True),
+        ("lost", "A", "committed"),
+        ("out", "A", "in2"),
+    ],
 }
 
 

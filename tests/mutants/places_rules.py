@@ -185,6 +185,8 @@ MUTANTS: list[Mutant] = [
         Break("rows of a first batch that nobody knows are written again", "StartOfRun.after", "rows._replace(undecided=behind)", "rows", KEPT),
         Break("a query that starts first notes no time", "StartOfRun.before", "wait_for_rows(view, self._options.topic)", "True", KEPT),
         Break("what was removed before a query's first start was its own", "followed", "since is None and begins[tp] > 0 and (first.get(tp, ends[tp]) <= begins[tp])", "begins[tp] > 0 and first.get(tp, ends[tp]) <= begins[tp]", KEPT),
+        Break("a line does not serve where a topic has come back", "source_options._checked", "{*bound, *(tp for tp in left if tp in (assigned or ()) or tp[0] in (topics or ()))}", "{*bound}", KEPT),
+        Break("a line that is named forgets what is left out", "reading_only", "stood.leaving({tp for tp in stood.offsets if tp not in read})", "stood.left", KEPT),
         Break("an id that is given again is the first owner's", "not_of_others", "sink_of(one.transactional_id) != sink", "False", ("tests/histories/test_kept.py",)),
         Break("a name is forgotten with its groups", "StartOfRun.before", "given is None and _is_first(view) and (self._options.transactional_id is not None)", "False", KEPT),
         Break("whoever was acquired has decided", "has_forgotten", "state is None or state.state != 'CompleteCommit'", "state is None", KEPT),
