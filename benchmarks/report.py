@@ -101,6 +101,11 @@ class Store:
         found = (self._told[name]["results"] for name in sections if name in self._told)
         return [Result.from_json(told) for results in found for told in results]
 
+    def runs(self, sections: Iterable[str]) -> list[tuple[str, float]]:
+        """The machine and its load of each of these sections."""
+        found = (self._told[name] for name in sections if name in self._told)
+        return [(told["machine"], told["load"]) for told in found]
+
     def heads(self, sections: Iterable[str]) -> list[str]:
         """When and where the sections ran, told once for those that ran together."""
         found: dict[tuple[str, str], list[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import NamedTuple
 
@@ -56,15 +57,20 @@ LINES = [
     ),
 ]
 TOLD = (
-    ("Read a topic, 100 B a row", "read, 100 B"),
+    ("Read a topic in a batch, 100 B a row", "read, 100 B"),
     ("Write a stream, 100 B a row", "write a stream, 100 B"),
     ("Copy a topic, 100 B a row", "copy a topic, 100 B"),
-    ("Start a query, copy a million rows, stop", "start a query, copy a million rows, stop"),
+    (
+        "Start a query in a running session, copy a million rows, stop",
+        "start a query, copy a million rows, stop",
+    ),
     ("Micro-batch of a stream of 1,000 rows/s, topic to topic", "micro-batch of a stream of 1,000 rows/s"),
 )
 """The five figures: what the page calls them, and their lines."""
 LARGER = ("read, 1,000 B", "write a stream, 1,000 B", "copy a topic, 1,000 B")
 """The first three with larger rows."""
+AGES = "age {} of a record when it is readable in the sink, trigger 0 s, both on Apache Kafka"
+"""How long a row takes from topic to topic: works of the section `delay`."""
 SLOWER = ("micro-batch of 200 rows that Spark makes", "df.write of 1,000 rows in 100 tasks")
 
 
@@ -87,6 +93,11 @@ def figures(store: Store) -> str:
         f"| {says} | {_told(results[line], 0)} | {_told(results[line], 1)} | {as_fast(results[line]):.1f} |"
         for says, line in TOLD
     ]
+    ages = {one.work: one for one in store.results(["delay"])}
+    delays = [
+        f"{which} {_told(ages[AGES.format(which)], 0)} beside {_told(ages[AGES.format(which)], 1)}"
+        for which in ("p50", "p99")
+    ]
     larger = [f"{as_fast(results[line]):.1f}" for line in LARGER]
     slower = [f"{line}, {_told(results[line], 0)} beside {_told(results[line], 1)}" for line in SLOWER]
     return "\n".join(
@@ -99,9 +110,36 @@ def figures(store: Store) -> str:
             "",
             f"With 1,000 B a row the first three are {', '.join(larger)} times as fast.",
             "",
+            f"A row's way through a query, until a reader of the sink's topic gets it: {'; '.join(delays)}.",
+            "",
             f"eoslog is slower where Spark makes a few rows in several tasks: {'; '.join(slower)}.",
+            "",
+            _measured(store),
         ]
     )
+
+
+def _measured(store: Store) -> str:
+    """With what and on which machines."""
+    sections = sorted({line.section for line in LINES} | {"delay"})
+    machines, loads = zip(*store.runs(sections), strict=True)
+    cpus = {section: _cpu(one) for section, one in zip(sections, machines, strict=True)}
+    usual = max(sorted(set(cpus.values())), key=list(cpus.values()).count)
+    others = sorted({cpu for cpu in cpus.values() if cpu != usual})
+    elsewhere = [
+        f"{cpu} (section {', '.join(one for one in sections if cpus[one] == cpu)})" for cpu in others
+    ]
+    versions = {found for one in machines for found in re.findall(r"pyspark (\S+),.*connector (\S+)", one)}
+    ((pyspark, connector),) = versions
+    return (
+        f"PySpark {pyspark} with Spark's connector {connector}. Measured on "
+        f"{' and '.join([usual, *elsewhere])}. Load average before a section: {min(loads)} to {max(loads)}."
+    )
+
+
+def _cpu(machine: str) -> str:
+    """The processor of a machine."""
+    return machine.partition(",")[0].replace("(R)", "").replace(" Processor", "")
 
 
 def _told(result: Result, subject: int) -> str:

@@ -82,7 +82,7 @@ def main() -> int:
         blocks = own_path(README) if own else path_of(README)
         script = script_of(blocks, f"file://{ROOT}", f"127.0.0.1:{free_port()}")
         if own:
-            script = script.replace("'pyspark>=4.0' eoslog", f"'pyspark>=4.0' {wheel()}")
+            script = script.replace(f"git+file://{ROOT}", wheel())
         began = time.monotonic()
         done = subprocess.run(["bash", "-c", script], cwd=place, check=False)
         took = time.monotonic() - began

@@ -43,7 +43,8 @@ from eoslog.connector.options.table import ALIASES, SPARKS_OPTIONS, TABLE, Optio
 from eoslog.connector.spark.libraries import SPARK, numbers
 from eoslog.protocol.apis import APIS
 from eoslog.version import __version__
-from tests.docs.reader import PAGES, ROOT, blocks_of
+from tests.docs.newcomer import HOME
+from tests.docs.reader import PAGES, ROOT, all_blocks, blocks_of
 
 # -- made from the code --------------------------------------------------------------------------
 # The pages made from the code say what the code says.
@@ -510,6 +511,19 @@ def test_the_table_of_extras_says_what_all_brings() -> None:
     assert sorted(first[1]) == sorted(set(extras) - {*in_all, "all", "dev"})
 
 
+def test_what_pip_is_told_is_the_repository_with_extras_that_there_are() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = dict(setup["options.extras_require"])
+    code = "\n".join(block.code for block in all_blocks() if block.language == "bash")
+    told = re.findall(
+        r"pip (?:install|wheel)\b.*?(?:eoslog\[(\S+?)\] @ |\s)git\+(\S+?)'?$", code, re.MULTILINE
+    )
+    assert len(told) >= 6 and {home for _, home in told} == {HOME}, told
+    assert {one for given, _ in told for one in given.split(",") if one} <= set(extras)
+    assert not re.findall(r"pip install (?!--no-index).*(?<!\S)'?eoslog(?:\[\S+\]'?)?$", code, re.MULTILINE)
+
+
 SPARKS_VERSION = re.compile(
     r"Spark(?:'s)?[ (]{1,2}(\d+\.\d+)|spark-sql-kafka-0-10_2\.13:(\d+\.\d+)|in (\d\.\d) (?:to|and) \d\.\d"
 )
@@ -565,8 +579,9 @@ def front_facts() -> dict[str, str]:
     return {
         "kills": f"""| Spark's `format("kafka")` | 0 | {theirs[1]} | {theirs[2]} |""",
         "ours": """| `format("eoslog")` | 0 | **0** | 0 |""",
-        "reads": f"eoslog reads rows {min(reads):.1f} to {max(reads):.1f} times as fast as Spark's connector",
-        "writes": f"and writes {min(writes):.1f} to {max(writes):.1f} times as fast (",
+        "reads": f"eoslog reads a topic in a batch {min(reads):.1f} to {max(reads):.1f} times as fast as "
+        "Spark's connector",
+        "writes": f"It writes {min(writes):.1f} to {max(writes):.1f} times as fast (",
         "needs": f"PySpark {first} to {last}, Python {python} or later, Java 17 or later, and Apache Kafka "
         f"{oldest} or later",
         "state": "Alpha." if ":: 3 - Alpha" in setup["metadata"]["classifiers"] else "",

@@ -15,6 +15,7 @@ import pytest
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
 from tests.connector.spark.orders import Orders
+from tests.docs.newcomer import HOME
 from tests.docs.reader import code_of
 from tests.kit.program import Program
 from tests.packages.bare_python import PATIENCE_SECONDS, BarePython
@@ -44,7 +45,7 @@ def pythons(
     spark = f"pyspark[connect]=={request.param}"
     without.pip("install", spark, *shlex.split(code_of("installing.md", "pip install 'pyarrow"))[2:])
     pip, install, wanted, eoslog = shlex.split(code_of(_PAGE, "pip install"))
-    assert (pip, wanted, eoslog) == ("pip", "pyspark[connect]>=4.0", "eoslog")
+    assert (pip, wanted, eoslog) == ("pip", "pyspark[connect]>=4.0", f"git+{HOME}")
     with_eoslog = BarePython(tmp_path_factory.mktemp("with"))
     with_eoslog.pip(install, spark, built.wheel)
     assert with_eoslog.has_eoslog() and not without.has_eoslog()

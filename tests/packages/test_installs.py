@@ -20,6 +20,7 @@ import pytest
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
+from tests.docs.newcomer import HOME
 from tests.packages.bare_python import PARTITIONS, PATIENCE_SECONDS, Application, BarePython, Copy
 from tests.packages.built_packages import Built
 
@@ -208,8 +209,8 @@ def test_installed_by_pip(
     """No jar and no call: Spark finds it, and its driver's processes are forks of a warm one."""
     if kind == "sdist" and not spark_version.startswith("4.3"):
         pytest.skip("the sdist makes the same wheel for every Spark")
-    pip, install, name = block("pip install eoslog").split()
-    assert (pip, name) == ("pip", "eoslog")
+    pip, install, name = block("pip install git+").split()
+    assert (pip, name) == ("pip", f"git+{HOME}")
     bare.pip(install, getattr(built, kind))
     assert bare.has_eoslog()
     copy = Copy(kafka, tmp_path, master)
