@@ -244,11 +244,15 @@ def _lost_text(
     said = f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled"
     accept = f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     if any(seen.get(w, Seen.ABORTED) is not Seen.ABORTED for w in lost):
+        older = ""
+        if Seen.GONE in seen.values():  # a leader was elected without the log's end
+            older = "Brokers that have lost these rows may lack some of earlier batches: compare the topic "
+            older += "with its source (eoslog audit), and publish those as well. "
         return (
             f"{decision.said} is decided, and nobody can tell whether {of_them} are visible: the brokers "
             f"have forgotten their transactions, and the log does not show how these ended {said}. Look for "
             f"these rows in the topic with a reader of committed data, and publish those that are missing. "
-            f"Then set {accept}"
+            f"{older}Then set {accept}"
         )
     replay = (
         "Start the query again with on.lost.transaction=replay, if its processing.guarantee is exactly_once "

@@ -2000,6 +2000,24 @@ def test_a_copy_of_before_the_first_decision_that_the_cluster_has_forgotten(
     assert not world.findings and not world.errors, world.told
 
 
+def test_who_takes_a_lost_batch_over_hears_of_the_rows_before_it() -> None:
+    """A leader was elected that has no batch of the query, and ids are forgotten."""
+    world = play(
+        [
+            ("query", "A", {}),
+            ("query", "B", {"in": "in2", "out": "out2", "id": "B", "most": "3"}),
+            ("keep", "out2"),
+            ("produce", "in2", 4),
+            ("run", "B", 2),
+            ("cut", "out2"),
+            ("forget", True, False, False),
+            ("follow", "A", "B"),
+        ]
+    )
+    assert "Brokers that have lost these rows may lack some of earlier batches" in world.told[0], world.told
+    assert not world.findings
+
+
 def test_a_first_batch_is_killed_above_a_topic_that_was_emptied() -> None:
     """What was removed before the query's first start was not its own."""
     others: list[tuple[Any, ...]] = [

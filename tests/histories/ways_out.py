@@ -252,6 +252,8 @@ def _published(world: "World", query: "Query", text: str) -> bool:
     elif of_token is not None:
         world.publish(query, int(of_token.group(1)), "", count)
     query.sink["start.accepted"] = word.group(1)
+    if "may lack some of earlier batches" in text:  # who compares and publishes them has each row once
+        query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
     return True
 
 
