@@ -2000,6 +2000,22 @@ def test_a_copy_of_before_the_first_decision_that_the_cluster_has_forgotten(
     assert not world.findings and not world.errors, world.told
 
 
+def test_a_second_copy_without_a_name_is_known_by_the_group_of_the_first() -> None:
+    """By mistake, on a new checkpoint. Nobody says that it may begin: the first one goes on."""
+    world = play(
+        [
+            ("query", "A", {"kafka.group.id": "g"}),
+            ("query", "B", {"kafka.group.id": "g"}),
+            ("produce", "in", 4),
+            ("run", "A", 2),
+            ("run", "B", 1),
+            ("run", "A", 1),
+        ]
+    )
+    assert world.told[0].startswith("B: StartsElsewhere: ") and not world.findings, world.told
+    assert not any(line.startswith("A: ") for line in world.told), world.told
+
+
 def test_who_takes_a_lost_batch_over_hears_of_the_rows_before_it() -> None:
     """A leader was elected that has no batch of the query, and ids are forgotten."""
     world = play(
