@@ -238,6 +238,8 @@ def _topics(cluster: Cluster, names: list[str]) -> Mapping[str, TopicInfo]:
     found = retrying(cluster, "Metadata", lambda: cluster.metadata(names))
     topics = dict(found.topics)
     for name, code in found.errors.items():
+        if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            continue  # of such a name there is no topic
         try:
             topics[name] = cluster.describe(name)
         except UnknownTopic:
