@@ -12,7 +12,7 @@ _SECTIONS = {
         "offsets-are-missing-in-the-midst-of-a-partition",
     ),
     "errors/writing.md": ("markersmissing", "participantslost"),
-    "security.md": ("kerberos",),
+    "logins.md": ("kerberos",),
     "errors/warnings.md": (
         "a-batch-is-over-and-may-hold-back-readers",
         "a-batch-over-very-many-topics-would-stop",

@@ -123,9 +123,10 @@ def test_a_java_client_on_ours(kdc: Kdc, ours: int) -> None:
 
 
 def test_the_page_s_options(kdc: Kdc) -> None:
-    """Those of docs/security.md, but for TLS, and for the names of machine, realm and files."""
-    page = next(page for page in PAGES if page.name == "security.md")
-    (port,), text = free_ports(1), [b.code for b in blocks_of(page) if "Krb5LoginModule" in b.code]
+    """Those of docs/logins.md and security.md, but for TLS, and for the names of machine, realm and files."""
+    pages = [next(page for page in PAGES if page.name == name) for name in ("logins.md", "security.md")]
+    blocks = [block for page in pages for block in blocks_of(page)]
+    (port,), text = free_ports(1), [block.code for block in blocks if "Krb5LoginModule" in block.code]
     kdc.keytab(f"spark@{REALM}")
     for page_s, here in (
         ("SASL_SSL", "SASL_PLAINTEXT"), ("sasl_ssl", "sasl_plaintext"), ("EXAMPLE.ORG", REALM),
