@@ -74,8 +74,9 @@ ADVICE: dict[int, str] = {
     "<transactional.id>/offsets unless commit.source.offsets=false, and, for a batch of very many tasks or "
     "topics, on groups that begin with <transactional.id>/ "
     f"{_SUGGEST}",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the rights Write and Describe "
-    f"on transactional ids with the prefix of transactional.id {_SUGGEST}",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the right Write on its "
+    "transactional.id and on those that begin with <transactional.id>/; with write.token on those that begin "
+    f"with <transactional.id>: {_SUGGEST}",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client's user needs a right on the cluster: see the "
     "operation in this message",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or have the brokers' "

@@ -33,7 +33,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
-from eoslog.errors import OptionError
+from eoslog.errors import DataLoss, OptionError
 from eoslog.protocol.acls import AclOperation, Pattern, Permission, ResourceType
 from eoslog.protocol.apis import ApiKey
 from tests.broker.broker_clients import Wire
@@ -332,6 +332,48 @@ def test_a_process_has_as_many_connections_as_the_page_says(
     administrators = 1 + 2  # the one that gives rights, and the batch write that has filled the source
     assert "at most two for the source and three for the sink" in " ".join(PAGE.read_text().split())
     assert len(mine) <= 2 + 3 + 2 + administrators
+
+
+def write_one_row(options: SinkOptions) -> None:
+    begun = committer.begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    rows = pa.record_batch({"value": pa.array([b"row"])})
+    report = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), iter([rows])).report
+    committer.commit_batch(options, [report])
+
+
+def test_a_pattern_finds_what_its_user_may_see_as_the_page_says(site: Site, given: Rights) -> None:
+    """A topic without any right is not found, one with Describe alone stops the query at its first rows, and
+    so does one that was read and is hidden now."""
+    page = " ".join(PAGE.read_text().split())
+    assert "`subscribePattern` finds only topics that the user may describe" in page
+    filled = ("seen-a", "seen-b", "seen-c")
+    for topic in filled:
+        site.create(topic)
+        options = {**of(site, ADMIN, SECRET), "topic": topic, "transactional.id": f"fill-{topic}"}
+        write_one_row(sink_options(options, stream=False))
+    read = [Right("Read", "Topic", topic, "literal") for topic in ("seen-a", "seen-b")]
+    seen = Right("Describe", "Topic", "seen-c", "literal")
+    given.give(*read)
+    mine = {**of(site, USER, f"{USER}-password"), "subscribePattern": "seen-.*"}
+    reader = StreamReader(source_options({**mine, "startingOffsets": "earliest"}, stream=True))
+    try:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert {topic for topic in end if topic in filled} == {"seen-a", "seen-b"}
+        given.give(seen)
+        more = reader.latestOffset(end, ReadAllAvailable())
+        assert "seen-c" in more
+        with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
+            for task in reader.partitions(end, more):
+                list(reader.read(task))
+        given.take(seen)
+        given.take(read[1])
+        with pytest.raises(DataLoss, match="seen-b-0 does not exist any more"):
+            reader.latestOffset(end, ReadAllAvailable())
+    finally:
+        reader.stop()
+        given.take(read[0])
 
 
 def test_the_table_is_there() -> None:
