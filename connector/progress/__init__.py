@@ -55,7 +55,8 @@ def offsets_behind_latest(progress: Mapping[str, Any]) -> list[SourceLag | None]
     """How far each source of a query's progress (`query.lastProgress`) is behind; None: unknown.
 
     The same as minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of Spark's Kafka
-    source. Offsets count markers and aborted records too.
+    source. Offsets count markers and aborted records too. PySpark 4.0 and 4.1 report the end of the batch as
+    `latestOffset`: the lag reads 0 there.
     """
     return [_behind(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
 
