@@ -252,3 +252,16 @@ def test_a_cluster_that_is_not_known_is_the_same(clusters: tuple[str | None, ...
 
 def test_a_batch_that_is_not_kept_is_refused_elsewhere(tmp_path: Path) -> None:
     check_not_moved(_planned(tmp_path, "one"), 7)
+
+
+@pytest.mark.parametrize("command", [["show"], ["check"], ["rewind", "--to-batch", "0"]])
+def test_a_query_on_two_clusters_is_not_edited(
+    broker: EmbeddedBroker, decided: Path, command: list[str]
+) -> None:
+    """Its sink is on one, its source on the other: no address is that of the checkpoint."""
+    for planned in (decided / "offsets").glob("[0-9]*"):
+        *head, ends = planned.read_text().splitlines()
+        elsewhere = json.dumps(json.loads(ends) | {"cluster-id:elsewhere": {}})
+        planned.write_text("\n".join([*head, elsewhere]))
+    said = run(broker, command[0], decided, *command[1:])
+    assert said.exit_code == 1 and "is one of the cluster elsewhere" in said.output, said.output
