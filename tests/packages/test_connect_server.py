@@ -86,7 +86,8 @@ class Place:
         """The client's program; `start` is how the page's command begins."""
         code = code_of(_PAGE, "from pyspark.sql").replace("/path/to/checkpoint", f"{self.folder}/checkpoint")
         code = code.replace(f"sc://127.0.0.1:{_PORT}", remote or self._remote)
-        code = code.replace("kafka = {", f"{register}\nkafka = {{", 1)
+        assert "\nsource = " in code, "the program reads after it has a session"
+        code = code.replace("\nsource = ", f"\n{register}\nsource = ", 1)
         self.orders.write(self.folder / "orders_connect.py", code)
         return self.run(python, code_of(_PAGE, start), "client.log")
 
