@@ -1,5 +1,6 @@
 """Histories that once broke a promise, shrunk; each has the name of what people did."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -1995,6 +1996,11 @@ def test_a_copy_of_before_the_first_decision_that_the_cluster_has_forgotten(
     forgotten = [("forget", ids, True, False), ("restore", "A"), ("run", "A", 1)]
     world = play([*begun, *written, *forgotten])
     assert set(world.errors) == {"CheckpointOlder"} and not world.findings, (world.told, world.findings)
+    word = re.search(r"set (start\.accepted)=(\S+)", world.told[0])
+    assert world.ways == {"CheckpointOlder: right_checkpoint": 1} and word is not None, world.told
+    meant = play([*begun, *written, *forgotten[:2], ("set", "A", *word.groups()), ("run", "A", 2)])
+    there = Counter(meant.cluster.seen("out"))
+    assert not meant.told and sorted(there.values())[-3:] == [1, 2, 2], (meant.told, there)
     beside: list[tuple[Any, ...]] = [("produce", "in", 2), ("run", "B", 1)]
     world = play([*begun, *beside, ("restore", "A"), ("run", "A", 1)])
     assert not world.findings and not world.errors, world.told

@@ -447,10 +447,15 @@ class World:
 
     def _accept_namesakes(self, query: Query) -> None:
         """To the cluster two queries of one transactional.id and group are one: who begins where the one that
-        wrote last has ended goes on, as docs/exactly-once.md says."""
-        others = [lineage for lineage in self.lineages if lineage is not query.lineage]
-        if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
-            self.accept_loss(query)
+        wrote last has ended goes on, as docs/exactly-once.md says. With another group it stops where the
+        sink's last batch has not ended, and goes on behind what that one's query has read."""
+        if query.ids[-1] is None:
+            return
+        for other in (lineage for lineage in self.lineages if lineage is not query.lineage):
+            if age(query.checkpoint)[1] < 0 and query.names in other.names:
+                self.accept_loss(query)
+            if any(query.ids[-1] == ident for ident, _ in other.names):
+                query.lineage.may_lack |= set(other.tried)
 
     def has_notes(self, query: Query) -> bool:
         """Whether its group, the sink's before the source's, has a note of where a query has ended, in any
@@ -588,7 +593,7 @@ class World:
             nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
         if age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
-        if age(query.checkpoint)[1] < 0:
+        if age(query.checkpoint)[0] < 0:
             self._accept_namesakes(query)
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
