@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +33,7 @@ from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.table import SPARKS_OPTIONS
 from eoslog.connector.spark.columns import SINK_COLUMNS
-from eoslog.connector.spark.versions import FEATURES, VERSIONS
+from eoslog.connector.spark.versions import FEATURES, OLDEST
 from eoslog.errors import ADVICE
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -211,18 +211,27 @@ def connector_page() -> str:
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
-        "Names are not case-sensitive, as everywhere in Spark. *Spark's* is the default of"
-        ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) if it is another one, or *none* if that'
-        " connector does not have the option.",
+        "Options of Spark's connector and of Kafka's clients mean what they mean there. **Differs** says how"
+        " eoslog's do (from Spark 4.2, kafka-clients 3.9). Names are not case-sensitive.",
         "",
-        *_counts(),
+        "- `int`, `ms` and `bytes` are whole numbers above 0. `names` are separated by commas.",
+        "- In JSON, a topic or partition named twice is an error; Spark's connector takes the last.",
+        "- A value must be valid, even if another option overrides it.",
+        "",
+        _counts(),
     ]
-    for title, use in _SECTIONS:
-        mine = [one for one in connector_table.TABLE if one.use & _ALL_USES in use]
-        lines += ["", f"## {title}", "", "| option | value | default | Spark's | meaning | what differs |"]
-        lines += ["|---|---|---|---|---|---|", *map(_connector_option, mine)]
+    for title, wanted in _SECTIONS.items():
+        mine = [one for one in connector_table.TABLE if wanted(one)]
+        theirs = [one for one in mine if sparks_connector_has(one.name)]
+        lines += ["", f"## {title}", "", *_OPTION_HEAD, *map(_connector_option, theirs)]
+        if ours := [one for one in mine if one not in theirs]:
+            lines += ["", f"### {title}: {NOT_IN_SPARK}", "", *_OPTION_HEAD, *map(_connector_option, ours)]
         lines += _columns() if title == "Writing" else []
     return "\n".join([*lines, *_by_version(), *_connector_others()]) + "\n"
+
+
+NOT_IN_SPARK = "not in Spark's connector"
+_OPTION_HEAD = ("| option | type | default | meaning |", "|---|---|---|---|")
 
 
 _COLUMNS = {
@@ -257,37 +266,83 @@ def sparks_connector_has(name: str) -> bool:
     return name in clients or name in (*SPARKS_OPTIONS, "path", "checkpointLocation", "queryName")
 
 
-def _counts() -> list[str]:
+def _counts() -> str:
     """How many options of the others have which answer. A test compares the lists with Kafka's jars."""
     taken = {*(one.name for one in connector_table.TABLE), *connector_table.ALIASES, *FIXED}
-    kafkas = kafkas_options()
-    lines = ["| of the options of | all | taken | accepted without effect | refused with advice | unknown |"]
-    lines.append("|---|---|---|---|---|---|")
-    for whose, names in (("Kafka 4.3.1's clients", kafkas), ("Spark's connector", SPARKS_OPTIONS)):
-        found = [sum(name in table for name in names) for table in (taken, NO_EFFECT, FORBIDDEN)]
-        lines.append(f"| {whose} | {' | '.join(map(str, (len(names), *found, len(names) - sum(found))))} |")
-    return lines
+    said = []
+    for whose, names in (
+        ("Kafka 4.3.1's clients have", kafkas_options()),
+        ("Spark's connector has", SPARKS_OPTIONS),
+    ):
+        tables = {"taken": taken, "without effect": NO_EFFECT, "refused": FORBIDDEN}
+        counts = {what: sum(name in table for name in names) for what, table in tables.items()}
+        counts["unknown"] = len(names) - sum(counts.values())
+        parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        said.append(f"{whose} {len(names)} options: {parts}.")
+    return " ".join(said)
 
 
-_ALL_USES = connector_table.Use.ALL
-_SECTIONS = (
-    ("Reading", tuple(connector_table.Use(bits) for bits in (1, 2, 3))),
-    ("Writing", tuple(connector_table.Use(bits) for bits in (4, 8, 12))),
-    (
-        "Reading and writing",
-        (connector_table.Use.ALL, connector_table.Use.SINK | connector_table.Use.READ_STREAM),
-    ),
-)
+_LOGIN = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+_Use = connector_table.Use
+
+
+def _of_use(*uses: connector_table.Use) -> Callable[[connector_table.Option], bool]:
+    return lambda one: not one.name.startswith(_LOGIN) and one.use in uses
+
+
+_SECTIONS: dict[str, Callable[[connector_table.Option], bool]] = {
+    "Reading": _of_use(_Use.READ, _Use.READ_STREAM, _Use.SOURCE),
+    "Writing": _of_use(_Use.WRITE, _Use.WRITE_STREAM, _Use.SINK),
+    "Reading and writing": _of_use(_Use.ALL, _Use.SINK | _Use.READ_STREAM),
+    "Logins": lambda one: one.name.startswith(_LOGIN),
+}
+_TYPES = {
+    connector_table.OptionType.TEXT: "text",
+    connector_table.OptionType.BOOL: "bool",
+    connector_table.OptionType.COUNT: "int",
+    connector_table.OptionType.LIMIT: "int or 0",
+    connector_table.OptionType.MILLIS: "ms",
+    connector_table.OptionType.BYTES: "bytes",
+    connector_table.OptionType.BUFFER: "bytes or -1",
+    connector_table.OptionType.NAMES: "names",
+    connector_table.OptionType.PATTERN: "regex",
+    connector_table.OptionType.ASSIGNMENT: '`{"topic":[0,1]}`',
+    connector_table.OptionType.OFFSETS: 'word or `{"topic":{"0":23,"1":-2}}`',
+    connector_table.OptionType.TIME: "ms since 1970",
+    connector_table.OptionType.TIMES: '`{"topic":{"0":1700000000000}}`',
+    connector_table.OptionType.DURATION: "time, as 30s or 2h",
+}
+_ONLY = {
+    _Use.READ: "Batches. ",
+    _Use.WRITE: "Batches. ",
+    _Use.READ_STREAM: "Streams. ",
+    _Use.WRITE_STREAM: "Streams. ",
+}
+_TOLD_ON = {
+    "filter.push.down": "[Filters](sql.md#filters-are-pushed-down)",
+    "timestamp.upper.bound.force.push.down": "[Upper bounds](sql.md#upper-bounds-of-timestamps)",
+    "shadow.of": "[Release a new version](shadow.md)",
+    "start.accepted": "[Its words](errors/checkpoint.md#the-word-of-startaccepted)",
+    "write.token": "[Batch jobs](batch.md)",
+    "state.topic": "[Save state](state.md)",
+    "decision.topic": "[Hidden topics](cluster.md#internal-topics-that-are-hidden)",
+    "progress.log": "[Monitor](monitoring.md#a-line-for-each-micro-batch)",
+    "kafka.sasl.jaas.config": "[Logins](logins.md)",
+    "kafka.sasl.oauthbearer.token.callback": "[Logins](logins.md#tokens-by-a-function-of-yours)",
+}
+"""An option -> the page that says how to use it."""
 
 
 def _connector_option(one: connector_table.Option) -> str:
-    values = ", ".join(word or "(empty)" for word in one.choices) or one.kind.value
+    values = ", ".join(word or "(empty)" for word in one.choices) or _TYPES.get(one.kind, one.kind.value)
     default = one.unset or ("" if one.default in (None, "") else _as_typed(one))
-    theirs = one.sparks if sparks_connector_has(one.name) else "none"
-    only = {connector_table.Use.READ: "Batches. ", connector_table.Use.READ_STREAM: "Streams. "}
-    meaning = only.get(one.use, "Batches. " if one.use is connector_table.Use.WRITE else "") + one.meaning
-    cells = (values, default, theirs, meaning, one.differs)
-    return f"| `{one.name}` | " + " | ".join(map(_cell, cells)) + " |"
+    said = [_ONLY.get(one.use, "") + one.meaning]
+    sparks = f"Spark's is {one.sparks}. " if one.sparks else ""
+    if sparks or one.differs:
+        said.append(f"**Differs:** {sparks}{one.differs}".rstrip())
+    if told := _TOLD_ON.get(one.name):
+        said.append(told)
+    return f"| `{one.name}` | {values} | {_cell(default)} | {_cell(' '.join(said))} |"
 
 
 def _as_typed(one: connector_table.Option) -> str:
@@ -299,12 +354,12 @@ def _as_typed(one: connector_table.Option) -> str:
 
 def _by_version() -> list[str]:
     """What works with which version of PySpark."""
-    lines = ["", "## By version of PySpark", ""]
-    lines += [f"| what | {' | '.join(VERSIONS)} |", "|---|" + "---|" * len(VERSIONS)]
+    always = [f"- {one.name}" for one in FEATURES.values() if one.since == OLDEST]
+    lines = ["", "## By version of PySpark", "", f"From {OLDEST} on:", "", *always, ""]
+    lines += ["| what | from | before |", "|---|---|---|"]
     for one in FEATURES.values():
-        since = VERSIONS.index(one.since)
-        cells = [one.before if at < since else "works" for at in range(len(VERSIONS))]
-        lines.append(f"| {one.name} | {' | '.join(cells)} |")
+        if one.since != OLDEST:
+            lines.append(f"| {one.name} | {one.since} | {one.before} |")
     return [
         *lines,
         "",
@@ -319,17 +374,22 @@ def _connector_others() -> list[str]:
     lines += ["| option | values |", "|---|---|"]
     lines += [f"| `{name}` | {', '.join(values)} |" for name, values in sorted(FIXED.items())]
     lines += ["", "## Without effect", "", "Accepted, as queries have them; they change no result here.", ""]
-    lines += ["| option | reason |", "|---|---|"]
-    lines += [f"| `{name}` | {_cell(reason)} |" for name, reason in sorted(NO_EFFECT.items())]
-    lines += ["", "## Refused", "", "| option | what to do |", "|---|---|"]
-    lines += [f"| `{name}` | {_cell(advice)} |" for name, advice in sorted(FORBIDDEN.items())]
+    lines += ["| options | reason |", "|---|---|", *_by_reason(NO_EFFECT)]
+    lines += ["", "## Refused", "", "| options | what to do |", "|---|---|", *_by_reason(FORBIDDEN)]
     return [
         *lines,
         "",
-        "Any other name that begins with `kafka.` is refused, with the nearest known name: a misspelt client"
-        " setting would silently have no effect. Other unknown names are refused only if they nearly match an"
-        " option, since Spark passes its own options to data sources.",
+        "Any other name that begins with `kafka.` is refused, with the nearest known name. Other unknown"
+        " names are refused only if they nearly match an option: Spark passes its own, too.",
     ]
+
+
+def _by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """A row for each reason, with all names that have it."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(reasons):
+        found.setdefault(reasons[name], []).append(f"`{name}`")
+    return [f"| {', '.join(names)} | {_cell(reason)} |" for reason, names in found.items()]
 
 
 def errors_page() -> str:

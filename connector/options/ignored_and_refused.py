@@ -81,6 +81,7 @@ _OWN_TICKETS = "tickets of a keytab are replaced after half of their life; no ki
 _LEVEL = "each compression has one level"
 _JAVA_TLS = "TLS is the Python interpreter's"
 _NO_JMX = "this client has no JMX metrics"
+_FIRST_CONTACT = "addresses of first contact are tried again when no broker answers"
 
 NO_EFFECT: dict[str, str] = {
     "groupIdPrefix": "no group is joined; kafka.group.id names the one to which offsets are committed",
@@ -94,7 +95,7 @@ NO_EFFECT: dict[str, str] = {
     "kafka.compression.gzip.level": _LEVEL,
     "kafka.compression.lz4.level": _LEVEL,
     "kafka.compression.zstd.level": _LEVEL,
-    "kafka.max.poll.records": "the records of an answer are passed to Spark as they come: see "
+    "kafka.max.poll.records": "an answer's records are passed to Spark as they come: see "
     "kafka.max.partition.fetch.bytes, maxOffsetsPerTrigger and maxRecordsPerPartition",
     "kafka.max.poll.interval.ms": _NO_MEMBER,
     "kafka.session.timeout.ms": _NO_MEMBER,
@@ -112,8 +113,8 @@ NO_EFFECT: dict[str, str] = {
     "kafka.socket.connection.setup.timeout.max.ms": "the time-out of a connection does not grow",
     "kafka.connections.max.idle.ms": "a connection that the broker closed is opened again when needed",
     "kafka.client.dns.lookup": "every address of a name is tried",
-    "kafka.metadata.recovery.strategy": "addresses of first contact are tried again when no broker answers",
-    "kafka.metadata.recovery.rebootstrap.trigger.ms": "the same",
+    "kafka.metadata.recovery.strategy": _FIRST_CONTACT,
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _FIRST_CONTACT,
     "kafka.metrics.num.samples": _NO_JMX,
     "kafka.metrics.recording.level": _NO_JMX,
     "kafka.metrics.sample.window.ms": _NO_JMX,

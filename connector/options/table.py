@@ -81,271 +81,252 @@ GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # the index is the codec's number in a batch
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
-_LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
-_SEEN = "Without it eoslog sees from the file whether it is PEM, JKS or PKCS12."
-_ALWAYS_CHECKED = "Must be valid even if another option takes precedence."
 
 TABLE: tuple[Option, ...] = (
     Option("kafka.bootstrap.servers", OptionType.ADDRESSES, None, Use.ALL,
-           "Brokers of first contact, which return the addresses of all others. A protocol before an "
-           "address, as in SSL://host:port, is not looked at: kafka.security.protocol says it. Without it "
-           "the driver's environment names brokers: EOSLOG_BOOTSTRAP_SERVERS, else bootstrap.servers in the "
-           "properties of EOSLOG_COMMAND_CONFIG, whose TLS and SASL then count, too."),
+           "Brokers of first contact. A protocol before an address, as in SSL://host:port, has no effect. "
+           "Without this option the driver's environment names them: EOSLOG_BOOTSTRAP_SERVERS, else "
+           "bootstrap.servers in the file EOSLOG_COMMAND_CONFIG. TLS and SASL of that file then count, too."),
     Option("subscribe", OptionType.NAMES, None, Use.SOURCE,
            "Topics to read. Give exactly one of subscribe, subscribePattern and assign.",
            field="subscribe"),
     Option("subscribePattern", OptionType.PATTERN, None, Use.SOURCE,
-           "Topics to read, by a pattern that must match the whole name.",
+           "Topics to read: the pattern must match the whole name.",
            field="pattern",
-           differs="A Python regular expression, not a Java one; syntax that only Java has is an error."),
-    Option("assign", OptionType.ASSIGNMENT, None, Use.SOURCE,
-           "Partitions to read, by topic.",
-           field="assign",
-           differs=_LATER_JSON),
+           differs="A Python regular expression; Java's own syntax is an error."),
+    Option("assign", OptionType.ASSIGNMENT, None, Use.SOURCE, "Partitions to read.", field="assign"),
     Option("startingOffsets", OptionType.OFFSETS, None, Use.SOURCE,
-           "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
-           "(the default of streams), an offset for each partition (-2 is earliest, -1 latest), or "
-           "committed: the offsets of the group kafka.group.id. A line of a checkpoint's offset log may be "
-           "given unchanged: its topics, cluster and leader epochs are compared.",
-           differs=f"Only eoslog has committed. {_LATER_JSON} {_ALWAYS_CHECKED} Names that do not match "
-                   "subscribe or assign are refused when the options are read."),
+           "Where a batch or a new stream begins: earliest (default of batches), latest (default of "
+           "streams), an offset for each partition (-2: earliest, -1: latest), or committed: the offsets of "
+           "kafka.group.id. A line of a checkpoint's offset log may be given unchanged: its topics, cluster "
+           "and leader epochs are compared.",
+           differs="Only eoslog has committed. Names that do not match subscribe or assign are refused when "
+                   "the options are read."),
     Option("startingTimestamp", OptionType.TIME, None, Use.SOURCE,
-           "Begin at the first record of each partition that is not older; overrides the next two.",
-           differs=_ALWAYS_CHECKED),
+           "Begin at each partition's first record of this time or later. Overrides "
+           "startingOffsetsByTimestamp and startingOffsets."),
     Option("startingOffsetsByTimestamp", OptionType.TIMES, None, Use.SOURCE,
-           "The same with a time for each partition; overrides startingOffsets."),
+           "The same with a time for each partition. Overrides startingOffsets."),
     Option("startingOffsetsByTimestampStrategy", OptionType.CHOICE, "error", Use.SOURCE,
-           "What a starting time means if all records are older: an error, or the latest offset.",
-           ("error", "latest"),
-           needs=("startingTimestamp", "startingOffsetsByTimestamp")),
+           "If all records are older than the starting time: fail, or begin at the latest offset.",
+           ("error", "latest"), needs=("startingTimestamp", "startingOffsetsByTimestamp")),
     Option("endingOffsets", OptionType.OFFSETS, None, Use.READ,
-           "Where a batch ends, exclusive: latest (the default) or an offset a partition (-1: latest).",
-           differs=f"{_LATER_JSON} An offset beyond the log is found when the query is planned, not while it"
-                   " is read."),
+           "Where a batch ends, exclusive: latest (the default) or an offset for each partition (-1: "
+           "latest).",
+           differs="An offset beyond the log is found when the query is planned, not while it is read."),
     Option("endingTimestamp", OptionType.TIME, None, Use.READ,
-           "End before the first record of each partition that is not older (at its end if there is none), "
-           "when no open transaction has records before it; overrides the next two.",
+           "End before each partition's first record of this time or later; at its end if it has none. Waits "
+           "for open transactions with earlier records. Overrides endingOffsetsByTimestamp and "
+           "endingOffsets.",
            differs="Refused in a stream; Spark's connector ignores it there."),
     Option("endingOffsetsByTimestamp", OptionType.TIMES, None, Use.READ,
-           "The same with a time for each partition; overrides endingOffsets."),
+           "The same with a time for each partition. Overrides endingOffsets."),
     Option("minOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
-           "A micro-batch waits until there are this many offsets, or until maxTriggerDelay is over.",
+           "A micro-batch waits for this many offsets, or until maxTriggerDelay is over.",
            field="min_offsets"),
     Option("maxTriggerDelay", OptionType.DURATION, 900_000, Use.READ_STREAM,
-           "The longest time that minOffsetsPerTrigger makes a micro-batch wait.",
+           "The longest such wait.",
            field="max_delay_ms", needs=("minOffsetsPerTrigger",)),
     Option("maxOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
-           "The most offsets in a micro-batch, shared among partitions in proportion to their backlog.",
-           field="max_offsets",
-           differs="Counts offsets, as in Spark: markers and aborted records too."),
+           "The most offsets in a micro-batch, shared among partitions by backlog. Markers and aborted "
+           "records count.",
+           field="max_offsets"),
     Option("minPartitions", OptionType.COUNT, None, Use.SOURCE,
-           "Split large topic-partitions so that a batch has at least about this many tasks.",
+           "Split large partitions, so that a batch has at least about this many tasks.",
            field="min_partitions",
-           differs="Approximate, as in Spark; ranges may be split in other places."),
+           differs="Ranges may be split in other places."),
     Option("maxRecordsPerPartition", OptionType.COUNT, None, Use.SOURCE,
-           "Split topic-partitions so that no task reads more offsets than this.",
+           "Split partitions, so that no task reads more offsets.",
            field="max_records",
            differs="Ranges may be split in other places."),
     Option("small.batch.max.offsets", OptionType.LIMIT, 1000, Use.READ_STREAM,
-           "A micro-batch of up to this many offsets is read by the stream's own process and passed to Spark "
-           "with its plan, as one task; 0: tasks always read. They also do with minPartitions, "
-           "maxRecordsPerPartition or kafka.client.rack.",
+           "The stream's own process reads a micro-batch of up to this many offsets, and passes it to Spark "
+           "as one task. 0: tasks always read, as they do with minPartitions, maxRecordsPerPartition or "
+           "kafka.client.rack.",
            field="small_offsets"),
     Option("small.batch.max.bytes", OptionType.BYTES, 1_048_576, Use.READ_STREAM,
-           "The same limit in bytes: of what is fetched for it, and of its unpacked records.",
+           "The same limit in bytes: of what is fetched, and of its unpacked records.",
            field="small_bytes"),
     Option("filter.push.down", OptionType.CHOICE, "auto", Use.READ,
-           "With spark.sql.python.filterPushdown.enabled: whether less is read for a query's filters. auto: "
-           "where Spark plans each scan by its own filters, which is after 4.3; true: also in 4.2 and 4.3, "
-           "where all scans of what load() returned get the rows of one filter: for what is scanned once.",
-           ("auto", "true", "false"),
-           field="push_down"),
+           "With spark.sql.python.filterPushdown.enabled: read less for a query's filters. auto: only where "
+           "Spark plans each scan by its own filters, which is after 4.3. true: always; up to 4.3 all scans "
+           "of one load() then get the rows of one filter, so scan it once.",
+           ("auto", "true", "false"), field="push_down"),
     Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
-           "With filters pushed down: also read no further than to the first record that "
-           "is too late for a filter on timestamp. true says that timestamps rise with offsets in every "
-           "partition: where they do not, rows are missing. Without it this is done for topics with "
-           "message.timestamp.type=LogAppendTime only.",
+           "With filters pushed down: stop at the first record that is too late for a filter on timestamp. "
+           "Give true only if timestamps rise with offsets in every partition: else rows are missing. Topics "
+           "with message.timestamp.type=LogAppendTime do so anyway.",
            field="times_rise"),
-    Option("includeHeaders", OptionType.BOOL, False, Use.SOURCE,
-           "Adds the column headers.",
-           field="headers"),
+    Option("includeHeaders", OptionType.BOOL, False, Use.SOURCE, "Adds the column headers.", field="headers"),
     Option("failOnDataLoss", OptionType.BOOL, True, Use.SOURCE,
-           "Stop if records of the range are gone from the log (retention, deleted topics, topics "
-           "created again); false: warn and continue with the others.",
+           "Stop if records of the range are gone: by retention, or as topics were deleted or created again. "
+           "false: warn, and go on with the others.",
            field="fail_on_data_loss",
-           differs="Also stops for a topic that was deleted and created again, which Spark's connector "
-                   "notices only if the new one is shorter than the query's position; with false the new "
-                   "topic is read from its beginning."),
+           differs="Stops for every topic that was created again; Spark's connector only if the new one ends "
+                   "before the query's position. With false the new topic is read from its beginning."),
     Option("cluster.moved.to", OptionType.TEXT, None, Use.READ_STREAM,
-           "The id of the cluster to which the topics were moved with unchanged offsets: a checkpoint of "
-           "another cluster is then used with this one. Without it the query stops.",
+           "The id of the cluster to which topics were moved with unchanged offsets. Without it a checkpoint "
+           "of another cluster stops the query.",
            field="moved_to"),
     Option("kafkaConsumer.pollTimeoutMs", OptionType.MILLIS, None, Use.SOURCE,
-           "The longest time that a task waits for the next records of its range; "
-           "kafka.default.api.timeout.ms if not given.",
+           "How long a task waits for the next records of its range; kafka.default.api.timeout.ms if not "
+           "given.",
            sparks="spark.network.timeout (120 s)"),
     Option("fetchOffset.numRetries", OptionType.COUNT, 3, Use.SOURCE,
-           "How often the ends of the log are requested before an end that is before the query's position "
-           "is accepted (a new leader may not know the end yet).",
+           "How often to ask for the log's end before one below the query's position is accepted: a new "
+           "leader may not know it yet.",
            field="end_tries",
-           differs="Failures of the connection are tried again for kafka.default.api.timeout.ms."),
+           differs="Failures of the connection are retried for kafka.default.api.timeout.ms."),
     Option("fetchOffset.retryIntervalMs", OptionType.MILLIS, 1_000, Use.SOURCE,
            "The pause between these requests.",
            field="end_pause_ms"),
     Option("kafka.isolation.level", OptionType.CHOICE, "read_committed", Use.SOURCE,
-           "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS,
-           sparks="read_uncommitted",
-           differs="Exactly once needs read_committed on both sides."),
+           "read_committed hides records of open and aborted transactions. Exactly once needs it on both "
+           "sides.",
+           ISOLATION_LEVELS, sparks="read_uncommitted"),
     Option("topic", OptionType.TEXT, None, Use.SINK,
-           "Topic of all rows; without it each row has its own in the column topic.",
+           "Topic of all rows; without it each row names its own in the column topic.",
            field="topic"),
     Option("processing.guarantee", OptionType.CHOICE, "exactly_once", Use.SINK,
-           "What a restart may do to rows: nothing, repeat some, or lose some. "
-           "processing.mode and mode are other names of it.", GUARANTEES,
-           aliases=("processing.mode", "mode")),
+           "What a restart may do to rows: nothing, repeat some, or lose some.",
+           GUARANTEES, aliases=("processing.mode", "mode")),
     Option("transactional.id", OptionType.TEXT, None, Use.SINK | Use.READ_STREAM,
-           "Name of the sink and prefix of its transactions; the query's id if not given. For a source "
-           "with startingOffsets=committed: the sink that this query replaces; it is stopped before "
-           "the group is read.",
+           "Name of the sink and prefix of its transactions; the query's id if not given. For a source with "
+           "startingOffsets=committed: the sink that this query replaces, which is stopped before the group "
+           "is read.",
            field="transactional_id"),
     Option("shadow.of", OptionType.TEXT, None, Use.READ_STREAM,
            "The transactional.id of a running query. This query, a new version of it, reads the batches that "
-           "the running one has decided, and eoslog shadow report compares what both have written. Needs "
-           "kafka.group.id, that of the running query, shadow.topic and shadow.into."),
+           "the running one has decided. Needs kafka.group.id of the running query, shadow.topic and "
+           "shadow.into."),
     Option("shadow.topic", OptionType.TEXT, None, Use.READ_STREAM,
-           "The topic that the query of shadow.of writes."),
+           "The topic that the running query writes."),
     Option("shadow.into", OptionType.TEXT, None, Use.READ_STREAM,
            "The topic that this query writes while it is a shadow."),
     Option("read.whole.batches", OptionType.NAMES, None, Use.SOURCE,
            "The transactional.ids of sinks that write what is read. A read then ends between two of their "
-           "batches: of each it has all rows in all partitions and topics, or none.",
+           "batches: it has all rows of a batch, in all partitions and topics, or none.",
            field="whole_batches"),
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.ALL,
-           "The topic on whose partitions the sink's group keeps the decision, for clusters that hide their "
-           "internal topics. It must exist, is never read or written, and must live as long as the sink. For "
-           "a source: that of the sink that is stopped, or of those of read.whole.batches.",
+           "For clusters that hide their internal topics: the topic for whose partitions the sink's group "
+           "keeps decisions. It must exist and live as long as the sink; it is never read or written. A "
+           "source gives that of the sink that is stopped, or of those of read.whole.batches.",
            field="decision_topic"),
     Option("start.accepted", OptionType.TEXT, None, Use.SINK,
-           "Findings with which a start may continue although rows may be doubled or missing: the words from "
-           "its error, separated by commas."),
+           "Lets a start go on although rows may be doubled or missing: the words from its error, separated "
+           "by commas."),
     Option("checkpoint.sync", OptionType.BOOL, True, Use.WRITE_STREAM,
-           "Before a batch is decided, what Spark has written of its plan to a checkpoint on a local disk is "
-           "synced, so that a power cut of the driver's machine cannot take it; false: it is not.",
+           "Sync a batch's plan in a checkpoint on a local disk before the batch is decided, so that a power "
+           "cut of the driver's machine cannot take it.",
            field="checkpoint_sync"),
     Option("deadletter.topic", OptionType.TEXT, None, Use.SINK,
-           "Rows that cannot be written, or whose column deadletter is not null, go here, in the same "
-           "transaction, with the reason in their headers; without it such a row fails the batch.",
+           "Rows that cannot be written, or have a reason in the column deadletter, go here in the same "
+           "transaction, with the reason in their headers. Without it such a row fails the batch.",
            field="deadletter_topic"),
     Option("write.token", OptionType.TEXT, None, Use.WRITE,
-           "Writing the same rows again with the same token and topic writes nothing: a job that is run "
-           "again adds its rows once. Other rows are an error. A text with a number at its end (job-17): the "
-           "last 64 numbers of a text are remembered, as long as the cluster keeps a group's offsets, and no "
-           "two of them may be written at the same time.",
+           "A job that is run again with the same token and topic adds its rows once; other rows are an "
+           "error. Of tokens that end in a number (job-17) the last 64 are remembered.",
            field="write_token"),
     Option("state.topic", OptionType.TEXT, None, Use.WRITE_STREAM,
-           "A compacted topic to which the query's checkpoint is saved, with its state, under the decisions "
-           "of its batches. If it is lost, eoslog checkpoint restore writes it again. Needs "
-           "transactional.id."),
+           "A compacted topic to which each decision saves the checkpoint, with its state; eoslog checkpoint "
+           "restore writes a lost one again. Needs transactional.id."),
     Option("state.every.batches", OptionType.COUNT, None, Use.WRITE_STREAM,
-           "With state.topic: the state is saved every so many micro-batches. After a restore "
-           "Spark runs the batches since then once more, for their state alone.", unset="1"),
+           "With state.topic: save the state every so many micro-batches. After a restore Spark runs the "
+           "batches since then again, for their state alone.",
+           unset="1"),
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
-           "Consumer group to which a streaming query's source offsets are committed with its rows. By "
-           "default that is <transactional.id>/offsets, under exactly_once and for eoslog's sources on the "
-           "sink's cluster; without transactional.id it has the query's id.",
+           "Group to which a stream's source offsets are committed, in the transaction of its rows. If not "
+           "given, <transactional.id>/offsets (or the query's id), under exactly_once and for eoslog's "
+           "sources on the sink's cluster.",
            field="group_id", sparks="spark-kafka-source-...",
-           differs="No group is joined. eoslog's sink commits the source's offsets to it in the transaction"
-                   " of the rows."),
+           differs="No group is joined."),
     Option("commit.source.offsets", OptionType.BOOL, True, Use.WRITE_STREAM,
-           "Whether the source offsets of an exactly_once query are committed without kafka.group.id, too.",
+           "Commit the source offsets of an exactly_once query without kafka.group.id, too.",
            field="commits_offsets"),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
-           "A transaction open for longer is aborted by the broker, which also caps this value.",
+           "The broker aborts a transaction that is open for longer. It also caps this value.",
            field="transaction_timeout_ms", sparks="60000",
            differs="Spark's sink has no transactions."),
     Option("two.phase.commit", OptionType.CHOICE, "auto", Use.SINK,
-           "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
-           "auto, if the cluster offers it; false, never; require, or the query does not start. A batch "
-           "write without transactional.id and write.token never does it: nobody could start it again.",
+           "Keep transactions from timing out once a batch is about to be decided (KIP-939). auto: if the "
+           "cluster offers it. require: or the query does not start. Never done by a batch write without "
+           "transactional.id and write.token.",
            tuple(policy.value for policy in TwoPhase)),
     Option("on.lost.transaction", OptionType.CHOICE, "stop", Use.SINK,
-           "If a batch was decided, and some of its transactions timed out before they could be finished: "
-           "stop, every start fails with that error; replay, the next run writes the lost partitions again, "
-           "after comparing all partitions with the first time. For queries whose partitions replay equally.",
+           "If transactions of a decided batch timed out before they were finished. stop: every start fails. "
+           "replay: the next run writes the lost partitions again, after comparing all with the first time; "
+           "for queries whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
     Option("progress.log", OptionType.BOOL, False, Use.WRITE_STREAM,
-           "Write the figures of each micro-batch, a line of JSON, to the standard error of Spark's driver.",
+           "Write each micro-batch's figures, a line of JSON, to the standard error of Spark's driver.",
            field="progress_log"),
     Option("kafka.compression.type", OptionType.CHOICE, "none", Use.SINK,
-           "Compression of record batches.", CODEC_NAMES),
+           "Compression of record batches.",
+           CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", OptionType.COUNT, 5, Use.SINK,
-           "Unanswered Produce requests to a broker, at most 5: brokers remember no more batches."),
+           "Unanswered Produce requests to a broker, at most 5."),
     Option("kafka.enable.idempotence", OptionType.BOOL, True, Use.SINK,
            "false: no producer id is asked for, for brokers that give none. Needs "
-           "processing.guarantee=at_least_once. Batches that are sent again after a broken connection may be "
-           "in the log twice, and behind later ones.",
+           "processing.guarantee=at_least_once. Batches sent again after a broken connection may be doubled, "
+           "and stand behind later ones.",
            field="idempotent"),
     Option("kafka.batch.size", OptionType.BYTES, 900_000, Use.SINK,
-           "Record batches are cut at this size; keep it below the topic's max.message.bytes.",
+           "Record batches are cut at this size. Keep it below the topic's max.message.bytes.",
            field="max_batch_bytes", sparks="16384",
-           differs="A batch is cut at this size; it does not wait for kafka.linger.ms."),
+           differs="No batch waits for kafka.linger.ms."),
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,
-           "Name under which brokers know this client.",
-           differs="Java's clients make their own for each client."),
+           "Name under which brokers know this client."),
     Option("first.contact.timeout.ms", OptionType.MILLIS, 5_000, Use.ALL,
-           "How long the start of a query tries addresses where nothing listens, or that no name server "
-           "knows, before it fails. Brokers that were reached once are waited for as the time-outs say."),
+           "How long a start tries addresses where nothing listens, or that no name server knows. Brokers "
+           "that were reached once are waited for as the time-outs say."),
     Option("kafka.request.timeout.ms", OptionType.MILLIS, 30_000, Use.ALL,
-           "The longest wait for one answer, for one connection, and for the first contact."),
+           "The longest wait for one answer, one connection, or the first contact."),
     Option("kafka.default.api.timeout.ms", OptionType.MILLIS, 60_000, Use.ALL,
-           "The longest time for which reads and look-ups are tried again while a broker is away. Also "
-           "accepted as kafka.max.block.ms, the producers' name.",
+           "How long reads and look-ups are retried while a broker is away.",
            aliases=("kafka.max.block.ms",)),
     Option("kafka.delivery.timeout.ms", OptionType.MILLIS, 120_000, Use.SINK,
-           "The longest time for which records and transaction ends are tried again."),
+           "How long records and transaction ends are retried."),
     Option("kafka.retry.backoff.ms", OptionType.MILLIS, 100, Use.ALL,
            "First pause before a retry; doubles up to kafka.retry.backoff.max.ms."),
-    Option("kafka.retry.backoff.max.ms", OptionType.MILLIS, 1_000, Use.ALL,
-           "Longest pause before a retry."),
+    Option("kafka.retry.backoff.max.ms", OptionType.MILLIS, 1_000, Use.ALL, "Longest pause before a retry."),
     Option("kafka.max.request.size", OptionType.BYTES, 1 << 20, Use.SINK,
-           "Batches for several partitions share one request up to this size."),
+           "Batches for several partitions share a request up to this size."),
     Option("kafka.metadata.max.age.ms", OptionType.MILLIS, 300_000, Use.ALL,
-           "Leaders and partition counts are requested again after this time. A reading stream requests them "
-           "for each batch anyway."),
+           "Leaders and partition counts are requested again after this time; by a stream for each batch "
+           "anyway."),
     Option("kafka.fetch.min.bytes", OptionType.BYTES, 1, Use.SOURCE,
-           "A broker answers when there is this much, or when kafka.fetch.max.wait.ms is over."),
+           "A broker answers with this much, or after kafka.fetch.max.wait.ms."),
     Option("kafka.fetch.max.wait.ms", OptionType.MILLIS, 500, Use.SOURCE,
-           "The longest time that it waits; at most half of kafka.request.timeout.ms."),
+           "Its longest wait; at most half of kafka.request.timeout.ms."),
     Option("kafka.max.partition.fetch.bytes", OptionType.BYTES, 4 << 20, Use.SOURCE,
-           "The most bytes in an answer; a single larger record batch is still returned.",
+           "The most in an answer; a single larger record batch still comes.",
            sparks="1048576"),
     Option("kafka.fetch.max.bytes", OptionType.BYTES, 50 << 20, Use.SOURCE,
            "The same: a request is for one partition, so the lower of the two applies."),
     Option("kafka.client.rack", OptionType.TEXT, "", Use.SOURCE,
-           "Sent to the leaders, which may send the reader to a replica in that rack (KIP-392)."),
-    Option("kafka.send.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF.",
-           sparks="131072",
-           differs="-1 lets the system choose, which adapts."),
-    Option("kafka.receive.buffer.bytes", OptionType.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF.",
-           sparks="65536 (producer 32768)",
-           differs="-1 lets the system choose."),
+           "The reader's rack: leaders may send it to a replica there (KIP-392)."),
+    Option("kafka.send.buffer.bytes", OptionType.BUFFER, -1, Use.ALL,
+           "The sockets' SO_SNDBUF. -1: the system chooses, and adapts.",
+           sparks="131072"),
+    Option("kafka.receive.buffer.bytes", OptionType.BUFFER, -1, Use.ALL,
+           "The sockets' SO_RCVBUF. -1: the system chooses.",
+           sparks="65536 (producer 32768)"),
     Option("kafka.socket.connection.setup.timeout.ms", OptionType.MILLIS, 10_000, Use.ALL,
            "The longest wait for a connection's first packet, within kafka.request.timeout.ms."),
     Option("kafka.security.protocol", OptionType.CHOICE, "plaintext", Use.ALL,
-           "Whether connections use TLS and SASL.", PROTOCOLS),
+           "Whether connections use TLS and SASL.",
+           PROTOCOLS),
     Option("kafka.sasl.mechanism", OptionType.TEXT, None, Use.ALL,
-           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI (Kerberos), the default "
-           "where the options name Kerberos.",
+           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI. Must be given, except "
+           "where the options name Kerberos (GSSAPI).",
            sparks="GSSAPI",
-           differs="Must be given, except for Kerberos, whose login is part of the options, not of the JVM."),
+           differs="A Kerberos login is part of the options, not of the JVM."),
     Option("kafka.sasl.kerberos.service.name", OptionType.TEXT, None, Use.ALL,
-           "The first part of the brokers' principals, as in kafka/host@REALM."),
+           "First part of the brokers' principals, as in kafka/host@REALM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
-           "Credentials as Java clients have them: PlainLoginModule or ScramLoginModule with username and "
-           "password (tokenauth: a delegation token's), OAuthBearerLoginModule with clientId, clientSecret, "
-           "scope and extension_NAME, IAMLoginModule with awsProfileName, awsRoleArn, awsRegion and others "
-           "(docs: Logins), Krb5LoginModule with useKeyTab, keyTab and principal, or useTicketCache and "
-           "ticketCache.",
+           "Credentials as Java clients have them, for PlainLoginModule, ScramLoginModule, "
+           "OAuthBearerLoginModule (with clientId, clientSecret, scope, extension_NAME), IAMLoginModule or "
+           "Krb5LoginModule.",
            secret=True),
     Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL,
            "User, in place of kafka.sasl.jaas.config."),
@@ -353,106 +334,112 @@ TABLE: tuple[Option, ...] = (
            "Password, in place of kafka.sasl.jaas.config.",
            secret=True),
     Option("kafka.sasl.password.file", OptionType.TEXT, None, Use.ALL,
-           "File with the password, in place of it, on every machine that runs tasks. It is read for each "
-           "login; after a refusal it is waited for another password for kafka.request.timeout.ms."),
+           "File with the password, on every machine that runs tasks. It is read for each login. After a "
+           "refusal another password is waited for, for kafka.request.timeout.ms."),
     Option("kafka.sasl.oauthbearer.token.endpoint.url", OptionType.TEXT, None, Use.ALL,
-           "Where tokens come from: an http(s) URL, by the client credentials flow or with an assertion, or "
-           "a file: URL of a token that something else renews."),
+           "Where tokens come from: an http(s) URL, by client credentials or an assertion, or a file: URL of "
+           "a token that something else renews."),
     Option("kafka.sasl.oauthbearer.client.credentials.client.id", OptionType.TEXT, None, Use.ALL,
-           "Client id at the token endpoint, in place of clientId in kafka.sasl.jaas.config.",
+           "Client id for the endpoint, in place of clientId in kafka.sasl.jaas.config.",
            later=True),
     Option("kafka.sasl.oauthbearer.client.credentials.client.secret", OptionType.TEXT, None, Use.ALL,
-           "Its secret, in place of clientSecret.", secret=True,
-           later=True),
+           "Its secret, in place of clientSecret there.",
+           secret=True, later=True),
     Option("kafka.sasl.oauthbearer.scope", OptionType.TEXT, None, Use.ALL,
-           "Scope to ask for, in place of scope in kafka.sasl.jaas.config.",
+           "Scope to ask for, in place of scope there.",
            later=True),
     Option("kafka.sasl.oauthbearer.header.urlencode", OptionType.BOOL, False, Use.ALL,
-           "Whether id and secret are URL-encoded in the request's header, as RFC 6749 wants it."),
+           "URL-encode id and secret in the request's header, as RFC 6749 wants it."),
     Option("kafka.sasl.oauthbearer.sub.claim.name", OptionType.TEXT, None, Use.ALL,
            "A claim that tokens must have: the one that names the user.",
            sparks="sub",
            differs="Only checked if it is given."),
     Option("kafka.sasl.oauthbearer.jwt.retriever.class", OptionType.TEXT, None, Use.ALL,
-           "One of Kafka's own classes, of which JwtBearerJwtRetriever sends the assertion as grant; if not "
-           "given, the URL says which.",
+           "One of Kafka's own classes; JwtBearerJwtRetriever sends the assertion as grant. If not given, "
+           "the URL says which.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.file", OptionType.TEXT, None, Use.ALL,
            "File with a signed JWT that says who the client is, in place of its secret.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.file", OptionType.TEXT, None, Use.ALL,
-           "PEM file with the key that signs such a JWT (needs eoslog[oauth]).",
+           "PEM key that signs such a JWT (needs eoslog[oauth]).",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.passphrase", OptionType.TEXT, None, Use.ALL,
-           "Password of that key.", secret=True,
-           later=True),
+           "Password of that key.",
+           secret=True, later=True),
     Option("kafka.sasl.oauthbearer.assertion.algorithm", OptionType.CHOICE, None, Use.ALL,
-           "How it is signed.", ("rs256", "es256"), unset="rs256",
-           later=True),
+           "How the JWT is signed.",
+           ("rs256", "es256"), unset="rs256", later=True),
     Option("kafka.sasl.oauthbearer.assertion.template.file", OptionType.TEXT, None, Use.ALL,
-           'JSON file with more of the JWT: {"header":{},"payload":{}}.',
+           'JSON file with more of it: {"header":{},"payload":{}}.',
            later=True),
-    Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL, "Its issuer.",
+    Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL,
+           "Its issuer.",
            later=True),
-    Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL, "Its subject.",
+    Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL,
+           "Its subject.",
            later=True),
-    Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL, "Its audience.",
+    Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL,
+           "Its audience.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.exp.seconds", OptionType.COUNT, None, Use.ALL,
-           "For how many seconds it is good.", unset="300",
-           later=True),
+           "Seconds for which it is good.",
+           unset="300", later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.nbf.seconds", OptionType.LIMIT, None, Use.ALL,
-           "For how many seconds before now it is good.", unset="60",
-           later=True),
+           "Seconds before now for which it is good, too.",
+           unset="60", later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.jti.include", OptionType.BOOL, False, Use.ALL,
-           "Whether it has an id of its own.",
+           "Give it an id of its own.",
            later=True),
     Option("kafka.sasl.oauthbearer.token.callback", OptionType.TEXT, None, Use.ALL,
-           "Where tokens come from, as module:function; it returns the token, or (token, for how many "
-           "seconds from now it is good)."),
+           "Where tokens come from, as module:function. It returns the token, or (token, seconds from now "
+           "for which it is good)."),
     Option("kafka.ssl.truststore.location", OptionType.TEXT, None, Use.ALL,
            "File with the certificates to trust, on every machine that runs tasks: PEM, JKS or PKCS12 (these "
-           "two need eoslog[keystores]); also accepted as kafka.ssl.ca.location."),
-    Option("kafka.ssl.ca.location", OptionType.TEXT, None, Use.ALL, "The same by librdkafka's name."),
+           "two need eoslog[keystores])."),
+    Option("kafka.ssl.ca.location", OptionType.TEXT, None, Use.ALL,
+           "kafka.ssl.truststore.location by librdkafka's name."),
     Option("kafka.ssl.truststore.certificates", OptionType.TEXT, None, Use.ALL,
-           "The trusted certificates themselves, as PEM, in place of a file."),
+           "These certificates themselves, as PEM."),
     Option("kafka.ssl.truststore.type", OptionType.TEXT, None, Use.ALL,
            "PEM, JKS or PKCS12; if not given, what the file is. As in Java, JKS and PKCS12 each mean both.",
-           sparks="JKS",
-           differs=_SEEN),
+           sparks="JKS"),
     Option("kafka.ssl.truststore.password", OptionType.TEXT, None, Use.ALL,
            "Password of a JKS or PKCS12 trust store. Without it a JKS store is not checked for damage.",
            secret=True),
     Option("kafka.ssl.keystore.location", OptionType.TEXT, None, Use.ALL,
-           "File with this client's key and certificates, if brokers ask for them, on every machine that "
-           "runs tasks: PEM, JKS or PKCS12.",
+           "File with this client's key and certificates, on every machine that runs tasks: PEM, JKS or "
+           "PKCS12.",
            differs="A store with several keys is refused; Java's clients choose one."),
     Option("kafka.ssl.keystore.certificate.chain", OptionType.TEXT, None, Use.ALL,
-           "This client's certificates themselves, as PEM, in place of a file."),
-    Option("kafka.ssl.keystore.key", OptionType.TEXT, None, Use.ALL, "This client's key itself, as PEM.",
+           "This client's certificates themselves, as PEM."),
+    Option("kafka.ssl.keystore.key", OptionType.TEXT, None, Use.ALL,
+           "This client's key itself, as PEM.",
            secret=True),
     Option("kafka.ssl.keystore.type", OptionType.TEXT, None, Use.ALL,
            "As kafka.ssl.truststore.type.",
-           sparks="JKS",
-           differs=_SEEN),
+           sparks="JKS"),
     Option("kafka.ssl.keystore.password", OptionType.TEXT, None, Use.ALL,
-           "Password of a JKS or PKCS12 key store.", secret=True),
+           "Password of a JKS or PKCS12 key store.",
+           secret=True),
     Option("kafka.ssl.certificate.location", OptionType.TEXT, None, Use.ALL,
            "PEM file with this client's certificates, by librdkafka's name."),
     Option("kafka.ssl.key.location", OptionType.TEXT, None, Use.ALL,
            "PEM file with this client's key, by librdkafka's name."),
     Option("kafka.ssl.key.password", OptionType.TEXT, None, Use.ALL,
-           "Password of an encrypted key; in a JKS store that of the store if not given.", secret=True),
+           "Password of an encrypted key; in a JKS store that of the store if not given.",
+           secret=True),
     Option("kafka.ssl.enabled.protocols", OptionType.TEXT, None, Use.ALL,
-           "TLSv1.2, TLSv1.3 or both.", unset="TLSv1.2,TLSv1.3"),
+           "TLS versions: either or both.",
+           unset="TLSv1.2,TLSv1.3"),
     Option("kafka.ssl.endpoint.identification.algorithm", OptionType.CHOICE, None, Use.ALL,
-           "https checks the broker's name against its certificate; none (or empty) does not.",
+           "https checks the broker's name against its certificate; none, or empty, does not.",
            ("https", "none", ""), unset="https"),
     Option("path", OptionType.TEXT, None, Use.ALL, "Set by Spark from load() and start(); not used."),
     Option("checkpointLocation", OptionType.TEXT, None, Use.ALL,
-           "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there.",
+           "Spark's checkpoint of the query; the sink reads source offsets there.",
            field="checkpoint_location"),
-    Option("queryName", OptionType.TEXT, None, Use.ALL, "Spark's name of the streaming query; for messages."),
+    Option("queryName", OptionType.TEXT, None, Use.ALL, "Spark's name of the query, for messages."),
 )  # fmt: skip
 
 ALIASES = {alias: option.name for option in TABLE for alias in option.aliases}

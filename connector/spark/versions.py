@@ -121,14 +121,14 @@ OLDEST, VERSIONS = "4.0", ("4.0", "4.1", "4.2", "4.3")
 FEATURES = {
     "exact": Feature("exactly once: batch reads and writes, streams, replays, kills", OLDEST),
     "starts": Feature(
-        "a log that was made again, cut, restored, or has lost records stops a query at its start", OLDEST
+        "a log that was made again, cut or restored, or has lost records, stops a query at its start", OLDEST
     ),
     "small": Feature("small batches read with their plan", OLDEST),
     "limits": Feature("`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`", OLDEST),
     "now": Feature(
         "`trigger(availableNow=True)` reads all, in batches of `maxOffsetsPerTrigger`",
         "4.2",
-        "in part: one batch in a run, which that option bounds, with a warning; if a batch has to run again, "
+        "in part, with a warning: one batch in a run, which that option bounds; if a batch has to run again, "
         "only that one. Windows that its rows close come in the next run. With "
         "`spark.sql.streaming.triggerAvailableNowWrapper.enabled` that batch and another, without the option",
     ),

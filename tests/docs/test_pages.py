@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -154,20 +154,54 @@ def test_the_page_has_every_api_and_every_option() -> None:
         assert f"\n| `{name}` |" in options
 
 
+def _rows(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each row of a page's tables: the heading above it, the names that its first cell tells, all cells."""
+    heading = ""
+    for line in page.splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif line.startswith("| `"):
+            cells = line.strip("| ").split(" | ")
+            yield heading, re.findall(r"`([^`]+)`", cells[0]), cells
+
+
+_CONNECTORS_OTHERS: dict[str, Mapping[str, object]] = {
+    "Other names": ALIASES,
+    "As they are": FIXED,
+    "Without effect": NO_EFFECT,
+    "Refused": FORBIDDEN,
+}
+_NO_OPTIONS_THERE = ("Columns of the rows to write", "By version of PySpark")
+
+
 def test_the_connector_s_page_has_every_option_once_and_no_other() -> None:
-    page = (DOCS / "connector-options.md").read_text()
-    known = [option.name for option in TABLE]
-    for name in (*known, *ALIASES, *FIXED, *NO_EFFECT, *FORBIDDEN):
-        assert page.count(f"\n| `{name}` |") == 1, name
+    told: dict[str, list[str]] = {}
+    for heading, names, _ in _rows((DOCS / "connector-options.md").read_text()):
+        told.setdefault(heading if heading in (*_CONNECTORS_OTHERS, *_NO_OPTIONS_THERE) else "", []).extend(
+            names
+        )
+    assert sorted(told[""]) == sorted(one.name for one in TABLE)
+    for heading, options in _CONNECTORS_OTHERS.items():
+        assert sorted(told[heading]) == sorted(options), heading
+
+
+def test_the_page_says_why_an_option_has_no_effect_or_is_refused(pages: ModuleType) -> None:
+    said = {
+        name: cells[1]
+        for heading, names, cells in _rows((DOCS / "connector-options.md").read_text())
+        if heading in ("Without effect", "Refused")
+        for name in names
+    }
+    assert said == {name: pages._cell(why) for name, why in {**NO_EFFECT, **FORBIDDEN}.items()}
 
 
 def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: ModuleType) -> None:
-    lines = [line.split(" | ") for line in (DOCS / "connector-options.md").read_text().splitlines()]
-    theirs = {cells[0].removeprefix("| ").strip("`"): cells[3] for cells in lines if len(cells) > 3}
+    rows = [*_rows((DOCS / "connector-options.md").read_text())]
+    ours = {name for heading, names, _ in rows if heading.endswith(pages.NOT_IN_SPARK) for name in names}
     kafkas = {*pages.kafkas_options(), *SPARKS_OPTIONS}
     unknown = {one.name for one in TABLE} - kafkas - {"path", "checkpointLocation", "queryName"}
     later = {one.name for one in TABLE if one.later}
-    assert {name for name in theirs if theirs[name] == "none"} == unknown | later
+    assert ours == unknown | later
     assert later and later <= kafkas and not later & set(SPARKS_OPTIONS)
     assert "decision.topic" in unknown and "kafka.group.id" not in unknown
 
