@@ -163,23 +163,11 @@ simulate: compiled java $(KAFKA)  ## foretell micro-batches of many tasks from t
 bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of a small stream with Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
-.PHONY: bench-transports
-bench-transports: compiled java  ## compare Unix sockets and pipelined workers with Spark's defaults: batch reads and writes (TRANSPORTS_ARGS="--rows 300000")
-	$(BIN)/python -m benchmarks.transports $(TRANSPORTS_ARGS)
-
-.PHONY: bench-metrics
-bench-metrics: compiled java  ## measure what eoslog.metrics.serve costs a micro-batch of 200 rows: its callback, CPU of the driver, median time (METRICS_ARGS="--turns 5")
-	$(BIN)/python -m benchmarks.metrics_cost $(METRICS_ARGS)
-
 trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, with a lane for each process (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
 bench-starts: compiled java $(KAFKA) $(SPARK_KAFKA)  ## time a program from prompt to prompt, and from start() to the first rows, with and without `eoslog-python`, and with Spark's Kafka connector (STARTS_ARGS="--turns 6")
 	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
-
-.PHONY: bench-tables
-bench-tables: setup $(JDBC)  ## measure rows to PostgreSQL beside Spark's JDBC writer, and a million changes merged into ten million rows beside deltalake and pyiceberg alone (TABLES_ARGS="--only postgres")
-	$(BIN)/python -m benchmarks.tables --jdbc $(JDBC) $(TABLES_ARGS)
 
 bench-quick: compiled java $(KAFKA) $(SPARK_KAFKA)  ## make bench within five minutes: less work, fewer turns, nothing written
 	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)
