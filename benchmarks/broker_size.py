@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import psutil
 
-from benchmarks import message_format, scale
+from benchmarks import scale
 from benchmarks.broker import Subject, send
 from benchmarks.context import Context
-from benchmarks.lines import AT_LEAST, FLUSHED, NOTHING_KEPT, PAGE_CACHE, Figure, Goal, Result, Section
+from benchmarks.lines import AT_LEAST, FLUSHED, PAGE_CACHE, Figure, Goal, Result, Section
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.scale import Client
 from eoslog.protocol.apis import ApiKey
@@ -129,27 +129,6 @@ def _end(client: Client) -> int:
     return int(answer["topics"][0]["partitions"][0]["offset"])
 
 
-def message_bytes(context: Context) -> list[Result]:
-    """The table of KIP-98, from real bytes."""
-    results = []
-    for found in message_format.measure(
-        [(1, 100, 50), (3, 100, 50), (10, 100, 50), (50, 100, 50), (7, 0, 10)]
-    ):
-        what = (
-            "7 messages of 10 bytes"
-            if found.records == 7
-            else f"{found.records} of 50 bytes with keys of 100"
-        )
-        figures = [
-            Figure("this format", [float(found.added)], NOTHING_KEPT, NOTHING_KEPT),
-            Figure("the format before (34 bytes each)", [float(found.old)], NOTHING_KEPT, NOTHING_KEPT),
-        ]
-        note = f"KIP-98 reckoned {found.draft}; {found.saved:.1%} of all bytes saved"
-        work = f"message format: bytes that a batch adds, {what}"
-        results.append(Result("message-format", work, "bytes", Goal("shown"), figures, note))
-    return results
-
-
 def growth(context: Context) -> list[Result]:
     """The cost of a record or a request while there is more and more of something."""
     share, results = context.sizes.share, []
@@ -201,6 +180,5 @@ SECTIONS = [
     Section("broker-start", start),
     Section("broker-idle", idle),
     Section("broker-large", large_log),
-    Section("message-format", message_bytes),
     Section("growth", growth),
 ]
