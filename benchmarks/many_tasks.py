@@ -1,9 +1,9 @@
 """`make bench-tasks`: micro-batches of ten rows a task, with more and more tasks.
 
 Each task with rows is a participant of the micro-batch: a transaction of its own. Three subjects copy what
-Spark makes up (rate-micro-batch), one after the other for each number of tasks, in one session: Spark's Kafka
-connector and eoslog on Apache Kafka, eoslog on the bundled broker. A batch's time is Spark's addBatch; a
-commit's is told by `progress.log`. The first micro-batch of a query is left out.
+Spark makes up (rate-micro-batch), one after the other for each number of tasks, in one session: Spark's
+Kafka connector and eoslog on Apache Kafka, eoslog on the bundled broker. A batch's time is Spark's
+addBatch; a commit's is told by `progress.log`. The first micro-batch of a query is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peers import ApacheKafka
 from benchmarks.starts import make
 from eoslog.connector.progress import HEAD
 from eoslog.testing import EmbeddedBroker

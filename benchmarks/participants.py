@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from benchmarks.many_tasks import DECISIONS
-from benchmarks.peer_cluster import ThreeNodes
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peers import ApacheKafka, ThreeNodes
 from benchmarks.starts import make
 from eoslog.client.admin import transaction_states, transactions
 from eoslog.client.admin.groups import list_groups

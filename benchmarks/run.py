@@ -15,20 +15,76 @@ import os
 import sys
 import time
 import traceback
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 
 import pyspark
 
-from benchmarks import broker_lines, broker_size, disk, report, spark_lines, spark_small, summary
-from benchmarks.context import ROOT, Context
-from benchmarks.lines import Sizes
-from benchmarks.peer_kafka import spark_kafka
+from benchmarks import broker, scale, spark_lines, summary
+from benchmarks.broker import Subject, idempotent, subjects, transactions
+from benchmarks.peers import ApacheKafka, spark_kafka
+from benchmarks.results import Sizes, Store, replace_made_part, table, write_tables
+from benchmarks.spark import PATIENT, Bench
+from eoslog.testing import EmbeddedBroker
+
+ROOT = Path(__file__).parents[1]
+KAFKA = ROOT / ".peers" / "kafka-4.3.1"
+_WARM_UP_RECORDS = 1_000_000
+
+
+class Context:
+    """Shared by the sections of a group: how much to do, and brokers and Spark, started when first asked for.
+    Everything it started ends with it."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def jars(self) -> Path:
+        """Apache Kafka's own."""
+        return KAFKA
+
+    @cached_property
+    def spark(self) -> Bench:
+        """Spark with both connectors, and brokers of its own."""
+        return self._stack.enter_context(Bench(KAFKA, spark_kafka()))
+
+    @cached_property
+    def brokers(self) -> list[Subject]:
+        """The bundled broker and Apache Kafka, for stock clients, warm: a JVM's speed comes with its work."""
+        return [self._warmed(one) for one in self._stack.enter_context(subjects(KAFKA))]
+
+    @cached_property
+    def flushed_peer(self) -> Subject:
+        """Apache Kafka as durable as the bundled broker: each append is synced before it is answered."""
+        settings = {**PATIENT, "log.flush.interval.messages": "1"}
+        started = self._stack.enter_context(ApacheKafka(KAFKA, settings))
+        return self._warmed(Subject("Apache Kafka, flush.messages=1", started.bootstrap, started.pid))
+
+    def _warmed(self, subject: Subject) -> Subject:
+        for work in (idempotent, transactions):
+            work(subject, self.sizes.records(_WARM_UP_RECORDS), 1000)
+        return subject
+
+    @cached_property
+    def unflushed(self) -> Subject:
+        """The bundled broker as durable as Apache Kafka's default: acknowledged when in the page cache."""
+        broker = self._stack.enter_context(EmbeddedBroker(flush="os"))
+        return Subject("eoslog, flush.mode=os", broker.bootstrap, broker.pid)
+
 
 GROUPS = [
-    [*spark_lines.SECTIONS, *spark_small.SECTIONS],
-    disk.SECTIONS,
-    broker_lines.SECTIONS,
-    broker_size.SECTIONS,
+    spark_lines.SECTIONS,
+    broker.SECTIONS,
+    scale.SECTIONS,
 ]
 NAMES = [section.name for group in GROUPS for section in group]
 FULL = Sizes()
@@ -66,7 +122,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return [name for name in NAMES if name in asked]
 
 
-def run(names: list[str], sizes: Sizes, store: report.Store | None) -> list[str]:
+def run(names: list[str], sizes: Sizes, store: Store | None) -> list[str]:
     """Measure, print, keep. Returns the sections that failed, after their errors were printed."""
     failed = []
     for group in GROUPS:
@@ -82,7 +138,7 @@ def run(names: list[str], sizes: Sizes, store: report.Store | None) -> list[str]
                     failed.append(section.name)
                     continue
                 print(f"\n{section.name}: {time.monotonic() - started:.0f} s, load {load:.1f} at its start")
-                print(report.table(results), flush=True)
+                print(table(results), flush=True)
                 if store is not None:
                     store.put(section.name, results, load, other_spark())
     return failed
@@ -107,14 +163,14 @@ def main() -> None:
         return
     names, started = chosen(options), time.monotonic()
     print(f"PySpark {pyspark.__version__}, {spark_kafka().name}")
-    store = None if options.quick else report.Store(KEPT)
+    store = None if options.quick else Store(KEPT)
     if options.quick:
         left = ", ".join(sorted(LEFT_OUT_OF_QUICK))
         print(f"quick: an eighth of the work, two turns, Spark of 100 bytes only, without {left}")
     failed = [] if options.draw else run(names, QUICK if options.quick else FULL, store)
     if store is not None:
-        report.write_tables(TABLES, store, NAMES)
-        report.replace_made_part(PAGE, summary.figures(store))
+        write_tables(TABLES, store, NAMES)
+        replace_made_part(PAGE, summary.figures(store))
         CHART.write_text(summary.chart(store))
     print(f"\n{time.monotonic() - started:.0f} s")
     if failed:

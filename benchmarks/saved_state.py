@@ -1,8 +1,8 @@
 """`make bench-state`: what it costs to save a query's state (state.topic), in time and bytes a micro-batch.
 
-A count by key over 20,000 keys, in Spark's default state store with two partitions; each micro-batch changes
-1,500 keys or so. The same 110 micro-batches run without state.topic, and with a save every 1, 10 and 100
-batches, in turns, on the bundled broker. The first ten batches of each run do not count.
+A count by key over 20,000 keys, in Spark's default state store with two partitions; each micro-batch
+changes 1,500 keys or so. The same 110 micro-batches run without state.topic, and with a save every 1, 10
+and 100 batches, in turns, on the bundled broker. The first ten batches of each run do not count.
 """
 
 from __future__ import annotations

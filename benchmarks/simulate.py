@@ -1,9 +1,9 @@
 """`make simulate`: foretells micro-batches from the costs of single commands, then measures them.
 
 On the bundled broker, one Apache Kafka node and three: commands are measured alone (calibrate.py), whole
-micro-batches of 10, 100 and 1,000 tasks beside them, in turns. A figure that was foretold wrong by more than
-25 % (and more than 3 ms) makes it fail. Costs and figures go to docs/simulated.json,
-from which docs/scale.md's tables are made.
+micro-batches of 10, 100 and 1,000 tasks beside them, in turns. A figure that was foretold wrong by more
+than 25 % (and more than 3 ms) makes it fail. Costs and figures go to docs/simulated.json, from which
+docs/scale.md's tables are made.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.many_tasks import DECISIONS
-from benchmarks.peer_cluster import ThreeNodes
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peers import ApacheKafka, ThreeNodes
 from benchmarks.simulation.calibrate import MANY, Calibration
 from benchmarks.simulation.counted import counted
 from benchmarks.simulation.judged import COUNTED, Found, compared, wrongly_foretold

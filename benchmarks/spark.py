@@ -21,9 +21,8 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.c_transactions import CTransactions
-from benchmarks.idle_source import Handed, Idle
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.limits import CTransactions, Handed, Idle
+from benchmarks.peers import ApacheKafka
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses

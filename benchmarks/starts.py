@@ -1,10 +1,10 @@
 """`make bench-starts`: how soon a query's first rows are there, subjects in turns.
 
-Short programs first: README's `python first.py` from the prompt back to the prompt. Then from start() to the
-end of the first micro-batch with rows: each subject has a JVM of its own, and all of them live; a query
+Short programs first: README's `python first.py` from the prompt back to the prompt. Then from start() to
+the end of the first micro-batch with rows: each subject has a JVM of its own, and all of them live; a query
 copies a thousand rows on Apache Kafka and is stopped. The first turn is cold and stands by itself. Before
-half of the others a minute and more goes by, in which Spark ends idle Python workers, as between two cells of
-a notebook.
+half of the others a minute and more goes by, in which Spark ends idle Python workers, as between two cells
+of a notebook.
 
 Three subjects show what a limit is made of: a Python source and sink that do nothing, with and without
 eoslog-python, and Spark's own rate source with its noop sink. They copy nothing.
@@ -30,8 +30,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.idle_source import Handed, Idle
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.limits import Handed, Idle
+from benchmarks.peers import ApacheKafka
 
 ROWS, PARTITIONS = 1000, 4
 PAUSE_SECONDS = 75.0

@@ -1,7 +1,7 @@
 """`make bench-cost`: what a small stream costs in CPU and memory, for as long as it runs.
 
-A stream of 1,000 rows a second is copied on Apache Kafka at triggers of half a second; each subject in a JVM
-of its own, one after the other, 40 s each after 20 s to settle. CPU is that of all processes of a
+A stream of 1,000 rows a second is copied on Apache Kafka at triggers of half a second; each subject in a
+JVM of its own, one after the other, 40 s each after 20 s to settle. CPU is that of all processes of a
 subject, of which those of Python stand by themselves. Memory is the proportional set (Pss): what processes
 share is counted once.
 """
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks.idle_source import Idle
-from benchmarks.peer_kafka import ApacheKafka
-from benchmarks.spark_latency import trickle
+from benchmarks.limits import Idle
+from benchmarks.peers import ApacheKafka
+from benchmarks.spark_works import trickle
 from benchmarks.starts import WARM, Child, Subject, make, session
 
 SETTLE_SECONDS, MEASURED_SECONDS = 20.0, 40.0

@@ -6,8 +6,7 @@ import re
 from html import escape
 from typing import NamedTuple
 
-from benchmarks.lines import Result, shown
-from benchmarks.report import Store
+from benchmarks.results import Result, Store, shown
 
 
 class Line(NamedTuple):

@@ -25,7 +25,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt  # noqa: E402  # after the backend is chosen
 
 from benchmarks.spark import Bench  # noqa: E402
-from benchmarks.spark_latency import traced_batches  # noqa: E402
+from benchmarks.spark_works import traced_batches  # noqa: E402
 from benchmarks.traced import FILE, Traced  # noqa: E402
 
 BATCHES = 40

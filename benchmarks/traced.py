@@ -1,8 +1,9 @@
-"""format("eoslog_traced"): eoslog, with a note of each call of Spark's and of each request that it waits for.
+"""format("eoslog_traced"): eoslog, with a note of each call of Spark's and of each request that it waits
+for.
 
-Notes go to the file that EOSLOG_TRACE names, one line of JSON each: the process (pyspark's module), what was
-called, when it began and ended by this machine's clock, in seconds. Each of Spark's processes that gets a
-reader or a writer of this module imports it; there the client's connections note their requests, too.
+Notes go to the file that EOSLOG_TRACE names, one line of JSON each: the process (pyspark's module), what
+was called, when it began and ended by this machine's clock, in seconds. Each of Spark's processes that gets
+a reader or a writer of this module imports it; there the client's connections note their requests, too.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.many_tasks import DECISIONS
-from benchmarks.peer_cluster import ThreeNodes
+from benchmarks.peers import ThreeNodes
 from benchmarks.simulation.query import Query
 from eoslog.client.wire.config import ClientConfig
 

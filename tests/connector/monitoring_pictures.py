@@ -21,7 +21,7 @@ from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
 from selenium import webdriver
 
-from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.peers import ApacheKafka
 from eoslog import metrics, register
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports

@@ -24,8 +24,7 @@ from setuptools import find_packages
 
 import eoslog
 from benchmarks import summary
-from benchmarks.lines import Figure, Goal, Kind, Result
-from benchmarks.report import BEGIN, END, Store, with_others
+from benchmarks.results import BEGIN, END, Figure, Goal, Kind, Result, Store, with_others
 from benchmarks.run import CHART, KEPT, NAMES
 from benchmarks.run import PAGE as PAGE_OF_BENCHMARKS
 from benchmarks.run import TABLES as BENCHMARK_TABLES

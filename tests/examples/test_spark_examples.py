@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.peer_kafka import spark_kafka
+from benchmarks.peers import spark_kafka
 from eoslog.avro import SchemaRegistry, decode, encode
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker, Fault

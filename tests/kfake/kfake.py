@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
-from benchmarks.peer_kafka import free_port
+from benchmarks.peers import free_port
 
 PROGRAM = Path(__file__).parents[2] / ".peers" / "kfake"
 START_SECONDS = 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from benchmarks.peer_cluster import ThreeNodes
+from benchmarks.peers import ThreeNodes
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.scenarios.cutting_proxy import CuttingProxy
 

@@ -19,7 +19,7 @@ from typing import Self
 
 import pytest
 
-from benchmarks import peer_kafka
+from benchmarks import peers
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports
 from tests.kit.java_stores import WORD, Stores
@@ -232,7 +232,7 @@ def apache(
     )
     protocol, ca = _tls(stores)
     (port,) = free_ports(1)
-    node = peer_kafka.ApacheKafka(JARS, {}, (*_JVM, f"-Djava.security.krb5.conf={kdc.config}"))
+    node = peers.ApacheKafka(JARS, {}, (*_JVM, f"-Djava.security.krb5.conf={kdc.config}"))
     mine = sasl(kdc, port, protocol)
     plain = f"PLAINTEXT://127.0.0.1:{node.port},{mine['listeners']}"
     node._settings = mine | _RIGHTS | {

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
+from benchmarks.peers import PEERS, ApacheKafka, spark_kafka
 from eoslog.testing import EmbeddedBroker
 from tests.scenarios.apache_kafka import kafka_on_zookeeper
 from tests.soaks.copy_audit import audit, publish

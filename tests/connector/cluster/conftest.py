@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.peer_cluster import ThreeNodes
+from benchmarks.peers import ThreeNodes
 from tests.connector.brokers import FORMATTING
 from tests.scenarios.apache_kafka import JARS, check
 

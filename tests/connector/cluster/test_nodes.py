@@ -18,7 +18,7 @@ from confluent_kafka.admin import NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from benchmarks.peer_cluster import ThreeNodes
+from benchmarks.peers import ThreeNodes
 from eoslog.client.admin import transaction_states
 from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.faults import CommitFault

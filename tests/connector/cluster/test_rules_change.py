@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from benchmarks.peer_cluster import ThreeNodes
+from benchmarks.peers import ThreeNodes
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.peer_kafka import PEERS, ApacheKafka, spark_kafka
+from benchmarks.peers import PEERS, ApacheKafka, spark_kafka
 from tests.connector.brokers import Kafka
 from tests.connector.differential.both import Topic, make_topics
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.peer_kafka import spark_kafka
+from benchmarks.peers import spark_kafka
 from eoslog.cli import main
 from eoslog.connector.spark.libraries import numbers
 from eoslog.connector.spark.versions import PYSPARK, works
