@@ -214,7 +214,7 @@ monitoring-pictures: setup java $(KAFKA)  ## pictures of Prometheus that watches
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
-	$(BIN)/python -m tests.scenarios.compare_seen .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
+	$(BIN)/python -m tests.scenarios.compare_seen .peers/seen-eoslog.json .peers/seen-kafka.json docs/transactions.md
 	$(BIN)/python -m pytest -q -m kafka tests/broker/handlers/test_hostile_batches.py tests/histories/test_three_memories_kafka.py
 
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eoslog audit finds one lost, doubled or swapped record in a million, within a minute and 200 MB (BROKER=kafka)

@@ -420,16 +420,18 @@ def test_what_is_no_request_fills_no_log(site: Site, sent: bytes) -> None:
 
 
 # -- docs/console.md -----------------------------------------------------------------------------
-# docs/console.md tells the truth: its commands, its addresses, its pictures, its figures.
+# docs/console.md, and what transactions.md says of its JSON, tell the truth: its commands, addresses, pictures
+# and figures.
 
 # a broker may take long to start on a busy machine
 
 PAGE = Path(__file__).parents[2] / "docs" / "console.md"
+DETAILS = PAGE.with_name("transactions.md")
 
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return PAGE.read_text()
+    return PAGE.read_text() + DETAILS.read_text()
 
 
 def blocks(text: str, language: str) -> list[str]:

@@ -430,7 +430,7 @@ def test_the_topic_of_kafka_s_controllers_cannot_be_made(wire: Wire, validate_on
 
 
 def test_a_partition_twice_in_one_produce_takes_and_answers_both(wire: Wire) -> None:
-    """Kafka stores the last batch alone, without a word on the first: see compatibility.md."""
+    """Kafka stores the last batch alone, without a word on the first: see transactions.md."""
     end = list_offsets(wire, 7, -1)["offset"]
     first, second = produce(wire, "t", 2, 3)
     assert (first["error_code"], first["base_offset"]) == (0, end)
