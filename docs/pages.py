@@ -123,25 +123,105 @@ def options_page() -> str:
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
-        "An option is set in the config file or by `--config NAME=VALUE`. Names and defaults are Kafka's"
-        " where Kafka has the option. A dynamic option can be changed while the broker runs"
-        " (`kafka-configs --entity-type brokers`, KIP-226).",
+        "Set options in the config file or by `--config NAME=VALUE`. Where Kafka has the option, the name is"
+        " Kafka's, and most often the default. *Dynamic* ones can be changed while the broker runs"
+        " (`kafka-configs --entity-type brokers`, KIP-226). Options without values are true or false if the"
+        " default is, else texts.",
     ]
-    for section in option_sections().values():
+    rare = []
+    for section in sorted(option_sections().values(), key=lambda one: _ORDER.index(one.__name__)):
+        declared = sorted(fields(section), key=lambda one: one.metadata["name"])
+        shown = [one for one in declared if one.metadata["name"] not in _ON_TOPICS]
+        often = [one for one in shown if one.metadata["name"] not in RARE]
+        rare += [one for one in shown if one not in often]
         lines += ["", f"## {section.__name__.removesuffix('Options')}", "", inspect.getdoc(section) or "", ""]
-        lines += ["| option | default | values | dynamic | meaning |", "|---|---|---|---|---|"]
-        lines += [_option(one) for one in sorted(fields(section), key=lambda one: one.metadata["name"])]
-    return "\n".join([*lines, *_other_names(), *_topic_configs(), *_group_configs()]) + "\n"
+        lines += [*_BROKER_HEAD, *map(_option, often)]
+    rest = sorted(rare, key=lambda one: one.metadata["name"])
+    lines += [*_topic_configs(), *_group_configs(), "", "## Rarely set", ""]
+    lines += [*_BROKER_HEAD, *map(_option, rest), *_without_effect()]
+    return "\n".join([*lines, *_other_names()]) + "\n"
+
+
+_BROKER_HEAD = ("| option | default | values | meaning |", "|---|---|---|---|")
+_ORDER = [
+    f"{one}Options"
+    for one in ("Network", "Storage", "Topic", "Security", "Operations", "Group", "Transaction")
+]
+_ON_TOPICS = {line.synonym for line in TOPIC_CONFIGS.values() if line.synonym}
+RARE = {
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "connections.max.stalled.ms",
+    "fetch.max.bytes",
+    "follower.replication.throttled.rate",
+    "group.consumer.assignors",
+    "group.consumer.max.heartbeat.interval.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.max.size",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.max.size",
+    "group.min.session.timeout.ms",
+    "leader.replication.throttled.rate",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.enable",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.retention.check.interval.ms",
+    "log.scrub.bytes.per.second",
+    "max.connection.creation.rate",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.incremental.fetch.session.cache.slots",
+    "max.request.partition.size.limit",
+    "min.incremental.fetch.session.eviction.ms",
+    "offset.metadata.max.bytes",
+    "offsets.retention.check.interval.ms",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "producer.id.expiration.check.interval.ms",
+    "queued.max.request.bytes",
+    "queued.max.response.bytes",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.server.max.receive.size",
+    "socket.request.max.bytes",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+}
+"""Options that stand at the end of the page."""
 
 
 def _option(declared: Field[Any]) -> str:
     metadata = declared.metadata
-    default = "" if metadata["secret"] else text_of(declared.default)
-    dynamic = "yes" if metadata["dynamic"] else ""
-    values = _values(rule_of(declared))
-    return (
-        f"| `{metadata['name']}` | {_cell(default)} | {values} | {dynamic} | {_cell(metadata['meaning'])} |"
+    default = "" if metadata["secret"] else _readable(metadata["name"], text_of(declared.default))
+    meaning = metadata["meaning"] + (
+        "; *dynamic*" if metadata["dynamic"] and not declared.metadata["secret"] else ""
     )
+    return f"| `{metadata['name']}` | {_cell(default)} | {_values(rule_of(declared))} | {_cell(meaning)} |"
+
+
+_UNITS = {
+    "ms": ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min")),
+    "minutes": ((1440, "d"),),
+    "bytes": ((1 << 30, "GiB"), (1 << 20, "MiB")),
+}
+
+
+def _readable(name: str, default: str) -> str:
+    """A default, and a large one in a larger unit."""
+    if default in (str(INT32_MAX), str(INT64_MAX)):
+        return f"{default} (no limit)"
+    for size, unit in _UNITS.get(name.rpartition(".")[2], ()):
+        if default.isdigit() and int(default) >= size and int(default) % size == 0:
+            return f"{default} ({int(default) // size} {unit})"
+    return default
 
 
 def _other_names() -> list[str]:
@@ -159,15 +239,33 @@ def _other_names() -> list[str]:
 
 def _topic_configs() -> list[str]:
     lines = ["", "## Configs of topics", ""]
-    lines += ["| config | default | values | default from | meaning | effect |", "|---|---|---|---|---|---|"]
+    lines += ["The broker's option is the default of topics that do not set the config. All are dynamic.", ""]
+    lines += ["| config | broker's option | default | values | meaning |", "|---|---|---|---|---|"]
     for name, line in sorted(TOPIC_CONFIGS.items()):
-        option = f"`{line.synonym}`" if line.synonym else ""
-        effect = f"accepted and stored, no effect: {line.no_effect}" if line.no_effect else "yes"
-        lines.append(
-            f"| `{name}` | {_cell(text_of(line.default))} | {_values(line.rule)} | {option} "
-            f"| {_cell(line.meaning)} | {_cell(effect)} |"
-        )
+        if not line.no_effect:
+            default = _cell(_readable(name, text_of(line.default)))
+            cells = (f"`{name}`", f"`{line.synonym}`", default, _values(line.rule), _cell(line.meaning))
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _without_effect() -> list[str]:
+    """The configs of topics that do nothing, and the options that are their defaults, by reason."""
+    found: dict[str, list[str]] = {}
+    for name, line in sorted(TOPIC_CONFIGS.items()):
+        if line.no_effect:
+            only = f" ({line.rule.choices[0]} only)" if len(line.rule.choices) == 1 else ""
+            both = dict.fromkeys((name, *filter(None, [line.synonym])))
+            found.setdefault(line.no_effect, []).extend(f"`{one}`{only}" for one in both)
+    lines = [
+        "",
+        "## Without effect",
+        "",
+        "Configs of topics and their options that are accepted and stored.",
+        "",
+    ]
+    lines += ["| names | why |", "|---|---|"]
+    return [*lines, *(f"| {', '.join(names)} | {_cell(why)} |" for why, names in found.items())]
 
 
 def _group_configs() -> list[str]:
@@ -182,16 +280,12 @@ def _group_configs() -> list[str]:
 def _values(rule: ConfigRule) -> str:
     if rule.hint:
         return _cell(rule.hint)
-    if rule.kind is ConfigType.BOOLEAN:
-        return "true, false"
     if rule.choices:
         many = "list of " if rule.kind is ConfigType.LIST else ""
-        return many + ", ".join(rule.choices)
+        return many + ", ".join(one or "(empty)" for one in rule.choices)
     if rule.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
-        return (
-            f"{rule.low:g} and more" if rule.high in (INT32_MAX, INT64_MAX) else f"{rule.low} to {rule.high}"
-        )
-    return {ConfigType.LIST: "list", ConfigType.PASSWORD: "secret"}.get(rule.kind, "text")
+        return f"≥{rule.low}" if rule.high in (INT32_MAX, INT64_MAX) else f"{rule.low} to {rule.high}"
+    return {ConfigType.LIST: "list", ConfigType.PASSWORD: "secret"}.get(rule.kind, "")
 
 
 _CODE_OR_PLACEHOLDER = re.compile(r"`[^`]*`|<[a-z][\w.-]*>[\w/]*")

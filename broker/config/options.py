@@ -28,7 +28,7 @@ class SecurityOptions:
         "", "ssl.keystore.location", "file with the broker's private key and its certificate chain"
     )
     ssl_keystore_password: str = option(
-        "", "ssl.keystore.password", "password of a key store that is JKS or PKCS12", secret=True
+        "", "ssl.keystore.password", "password of a JKS or PKCS12 key store", secret=True
     )
     ssl_keystore_certificate_chain: str = option(
         "", "ssl.keystore.certificate.chain", "the certificate chain itself, in place of a file", secret=True
@@ -44,7 +44,7 @@ class SecurityOptions:
         "", "ssl.truststore.location", "file with the certificates that sign clients' certificates"
     )
     ssl_truststore_password: str = option(
-        "", "ssl.truststore.password", "password of a trust store that is JKS or PKCS12", secret=True
+        "", "ssl.truststore.password", "password of a JKS or PKCS12 trust store", secret=True
     )
     ssl_truststore_certificates: str = option(
         "", "ssl.truststore.certificates", "those certificates themselves, in place of a file", secret=True
@@ -56,17 +56,17 @@ class SecurityOptions:
         choices=("none", "requested", "required"),
     )
     ssl_enabled_protocols: str = option(
-        "TLSv1.2,TLSv1.3", "ssl.enabled.protocols", "TLS versions to accept, among TLSv1.2 and TLSv1.3"
+        "TLSv1.2,TLSv1.3", "ssl.enabled.protocols", "TLS versions to accept: either or both"
     )
     ssl_principal_mapping_rules: str = option(
         "DEFAULT",
         "ssl.principal.mapping.rules",
-        "how a certificate's distinguished name becomes a user: RULE:pattern/replacement/[LU],...,DEFAULT",
+        "how a certificate's name becomes a user: RULE:pattern/replacement/[LU],...,DEFAULT",
     )
     sasl_enabled_mechanisms: str = option(
         "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.enabled.mechanisms",
-        "SASL mechanisms to offer, among PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and GSSAPI",
+        "SASL mechanisms to offer: these, OAUTHBEARER and GSSAPI",
     )
     sasl_users_file: str = option(
         "", "sasl.users.file", "file of NAME=PASSWORD lines, for PLAIN and SCRAM on every listener"
@@ -74,43 +74,41 @@ class SecurityOptions:
     sasl_kerberos_service_name: str = option(
         "",
         "sasl.kerberos.service.name",
-        "the first part of the broker's Kerberos principal; empty: as in the JAAS text of GSSAPI",
+        "first part of the broker's Kerberos principal; empty: as in the JAAS text of GSSAPI",
     )
     sasl_kerberos_rules: str = option(
         "DEFAULT",
         "sasl.kerberos.principal.to.local.rules",
-        "how a Kerberos principal becomes a user: Kafka's RULE:... and DEFAULT, with commas between",
+        "how a Kerberos principal becomes a user: Kafka's RULE:... and DEFAULT, by commas",
     )
     sasl_max_receive_size: int = option(
         524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1
     )
     connections_max_reauth_ms: int = option(
-        0, "connections.max.reauth.ms", "how long a SASL session lasts until it must be renewed; 0: for ever"
+        0, "connections.max.reauth.ms", "when a SASL session must be renewed; 0: never"
     )
     failed_authentication_delay_ms: int = option(
         100,
         "connection.failed.authentication.delay.ms",
-        "how long the answer to a failed authentication is delayed",
+        "delay of the answer to a failed authentication",
         high=60_000,
     )
     oauth_jwks_url: str = option(
-        "", "sasl.oauthbearer.jwks.endpoint.url", "http(s): or file: URL of the keys that sign tokens (JWKS)"
+        "", "sasl.oauthbearer.jwks.endpoint.url", "http(s) or file URL of the keys that sign tokens (JWKS)"
     )
     oauth_jwks_refresh_ms: int = option(
         3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", "how often the keys are read again", low=1
     )
-    oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "the required issuer of a token (iss)")
+    oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "required issuer of a token (iss)")
     oauth_audience: str = option(
-        "", "sasl.oauthbearer.expected.audience", "the accepted audiences of a token (aud), by commas"
+        "", "sasl.oauthbearer.expected.audience", "accepted audiences of a token (aud), by commas"
     )
     oauth_clock_skew_s: int = option(
         30, "sasl.oauthbearer.clock.skew.seconds", "allowed difference between the clocks", high=86_400
     )
-    oauth_subject_claim: str = option(
-        "sub", "sasl.oauthbearer.sub.claim.name", "the claim that names the user"
-    )
+    oauth_subject_claim: str = option("sub", "sasl.oauthbearer.sub.claim.name", "claim that names the user")
     oauth_scope_claim: str = option(
-        "scope", "sasl.oauthbearer.scope.claim.name", "the claim that names the scopes"
+        "scope", "sasl.oauthbearer.scope.claim.name", "claim that names the scopes"
     )
     authorizer: str = option(
         "",
@@ -120,7 +118,7 @@ class SecurityOptions:
     )
     super_users: str = option("", "super.users", "users who may do everything, as User:NAME;User:NAME")
     allow_without_acl: bool = option(
-        False, "allow.everyone.if.no.acl.found", "whether resources without any ACL are open to everybody"
+        False, "allow.everyone.if.no.acl.found", "open resources without any ACL to everybody"
     )
 
 
@@ -133,26 +131,26 @@ class NetworkOptions:
     """Where the broker listens, and the limits for clients."""
 
     host: str = option("127.0.0.1", "listen.host", "address to listen on, if listeners is not set")
-    port: int = option(9092, "listen.port", "port to listen on, as above; 0 picks a free one", high=65535)
+    port: int = option(9092, "listen.port", "port to listen on, as above; 0: a free one", high=65535)
     listeners: str = option(
         "",
         "listeners",
-        "addresses to listen on, as NAME://HOST:PORT,...; an empty host is every address, port 0 a free one",
+        "addresses to listen on, as NAME://HOST:PORT,...; empty host: every address, port 0: a free one",
     )
     advertised_listeners: str = option(
         "",
         "advertised.listeners",
-        "the listeners' addresses that clients are given, as NAME://HOST:PORT,...",
+        "addresses that clients are given, as NAME://HOST:PORT,...",
     )
     listener_protocols: str = option(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "listener.security.protocol.map",
-        "the security protocol of each listener, as NAME:PROTOCOL,...",
+        "security protocol of each listener, as NAME:PROTOCOL,...",
     )
     listener_overrides: tuple[str, ...] = option(
         (),
         "listener.name.*",
-        "an option of a single listener: listener.name.NAME.OPTION, the name in lower case; dynamic are"
+        "an option of one listener: listener.name.NAME.OPTION, the name in lower case; dynamic are"
         " ssl.keystore.*, ssl.key.password, ssl.truststore.*, max.connections and"
         " max.connection.creation.rate",
         secret=True,
@@ -186,7 +184,7 @@ class NetworkOptions:
     max_connection_creation_rate: int = option(
         INT32_MAX,
         "max.connection.creation.rate",
-        "most new connections a second; those beyond it wait before they are served",
+        "most new connections a second; more wait before they are served",
         low=1,
         high=INT32_MAX,
         dynamic=True,
@@ -197,20 +195,20 @@ class NetworkOptions:
     connections_max_stalled_ms: int = option(
         10_000,
         "connections.max.stalled.ms",
-        "while memory is short, close a connection that for this long neither finishes its request nor reads"
-        " its answer",
+        "while memory is short, close a connection that neither finishes its request nor reads its answer for"
+        " this long",
         low=1,
     )
     queued_max_request_bytes: int = option(
         268_435_456,
         "queued.max.request.bytes",
-        "requests that all connections together may hold before reading waits; -1: no limit",
+        "requests that connections may hold before reading waits; -1: no limit, as in Kafka",
         low=-1,
     )
     queued_max_response_bytes: int = option(
         268_435_456,
         "queued.max.response.bytes",
-        "answers that all connections together may hold before fetches wait; -1: no limit",
+        "answers that connections may hold before fetches wait; -1: no limit",
         low=-1,
     )
     fetch_session_slots: int = option(
@@ -222,7 +220,7 @@ class NetworkOptions:
     fetch_session_eviction_ms: int = option(
         120_000,
         "min.incremental.fetch.session.eviction.ms",
-        "a fetch session that was not used for this long may make room for a new one",
+        "idle time after which a fetch session may make room for a new one",
     )
 
 
@@ -286,7 +284,7 @@ FlushMode = Literal["fsync", "os"]
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """The data directory, when data is flushed, and how old records are removed."""
+    """The data directory, and when data is flushed."""
 
     log_dirs: str = option("eoslog-data", "log.dirs", "data directory")
     flush: FlushMode = option(
@@ -325,14 +323,14 @@ class StorageOptions:
     cleaner_dedupe_buffer_size: int = option(
         128 << 20,
         "log.cleaner.dedupe.buffer.size",
-        "memory for the keys of one compaction; a log with more keys is compacted in several runs",
+        "memory for a compaction's keys; a log with more is compacted in several runs",
         low=1 << 20,
         dynamic=True,
     )
     scrub_bytes_per_second: int = option(
         32 << 20,
         "log.scrub.bytes.per.second",
-        "how fast segments that were not read at the start are checked for damage; 0: never",
+        "how fast segments that no start has read are checked for damage; 0: never",
         low=0,
         dynamic=True,
     )
@@ -351,7 +349,7 @@ class OperationsOptions:
     """What the broker shows about itself, and how it stops."""
 
     logging_level: str = option(
-        "info", "logging.level", "least severe lines that are written to standard error", choices=LEVELS
+        "info", "logging.level", "least severe lines on standard error", choices=LEVELS
     )
     logging_format: str = option(
         "text", "logging.format", "text, or json: one object a line", choices=FORMATS
@@ -359,27 +357,25 @@ class OperationsOptions:
     metrics_listen: str = option(
         "",
         "metrics.listen",
-        "HOST:PORT that serves /metrics (Prometheus), /healthz and /readyz; empty: none, port 0: a free one",
+        "HOST:PORT of /metrics (Prometheus), /healthz and /readyz; empty: none, port 0: a free one",
     )
     console_listen: str = option(
-        "", "console.listen", "HOST:PORT that serves the web console; empty: none, port 0: a free one"
+        "", "console.listen", "HOST:PORT of the web console; empty: none, port 0: a free one"
     )
-    console_writable: bool = option(
-        False, "console.writable", "whether transactions may be aborted from the console"
-    )
+    console_writable: bool = option(False, "console.writable", "let transactions be aborted from the console")
     console_listener: str = option(
         "",
         "console.listener",
-        "the listener whose TLS and authentication the console uses; empty: the first one with SASL, else"
-        " the first that asks for certificates, else one with TLS",
+        "the listener whose TLS and authentication the console uses; empty: the first with SASL, else that"
+        " asks for certificates, else with TLS",
     )
     console_insecure: bool = option(
         False,
         "console.insecure",
-        "allow a console that other machines can reach without authentication, or with passwords but no TLS",
+        "allow other machines a console without authentication, or with passwords but no TLS",
     )
     shutdown_grace_ms: int = option(
-        5_000, "shutdown.grace.ms", "how long requests that have begun may take to end after SIGTERM"
+        5_000, "shutdown.grace.ms", "time that running requests have to end after SIGTERM"
     )
 
 
@@ -394,7 +390,7 @@ class TransactionOptions:
     transaction_log_partitions: int = option(
         4,
         "transaction.state.log.num.partitions",
-        "partitions of __transaction_state, fixed at first use",
+        "partitions of __transaction_state, fixed at first use; 50 in Kafka",
         low=1,
     )
     transaction_max_timeout_ms: int = option(
@@ -421,7 +417,7 @@ class TransactionOptions:
     two_phase_commit: bool = option(
         True,
         "transaction.two.phase.commit.enable",
-        "whether producers may ask for transactions that never time out (KIP-939); Kafka's default is false",
+        "let producers ask for transactions that never time out (KIP-939); false in Kafka",
     )
     producer_id_expiration_ms: int = option(
         86_400_000,
@@ -452,7 +448,7 @@ class GroupOptions:
     offsets_topic_partitions: int = option(
         8,
         "offsets.topic.num.partitions",
-        "partitions of __consumer_offsets, fixed at its first use",
+        "partitions of __consumer_offsets, fixed at first use; 50 in Kafka",
         low=1,
     )
     offset_metadata_max_bytes: int = option(
@@ -461,7 +457,7 @@ class GroupOptions:
     offsets_retention_minutes: int = option(
         7 * 24 * 60,
         "offsets.retention.minutes",
-        "how long offsets are kept after their group becomes empty or stops reading their topic (KIP-211)",
+        "how long offsets are kept once their group is empty or stops reading their topic (KIP-211)",
         low=1,
         high=INT32_MAX,
     )
@@ -469,7 +465,9 @@ class GroupOptions:
         600_000, "offsets.retention.check.interval.ms", "how often to look for expired offsets", low=1
     )
     group_initial_rebalance_delay_ms: int = option(
-        0, "group.initial.rebalance.delay.ms", "wait for more members before a group's first rebalance"
+        0,
+        "group.initial.rebalance.delay.ms",
+        "wait for more members before a group's first rebalance; 3000 in Kafka",
     )
     group_min_session_timeout_ms: int = option(
         6_000, "group.min.session.timeout.ms", "shortest session of a member of a classic group", low=1

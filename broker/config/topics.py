@@ -88,7 +88,7 @@ _LINES = (
         ConfigType.LIST,
         ("delete",),
         "what happens to old segments: delete (retention), compact (keep the last record of each key), both,"
-        " or, if empty, nothing",
+        " or nothing if empty",
         synonym="log.cleanup.policy",
         choices=POLICIES,
     ),
@@ -184,7 +184,7 @@ _LINES = (
         "index.interval.bytes",
         ConfigType.INT,
         4096,
-        "about how many bytes of the log there are for each index entry",
+        "about how many bytes of the log each index entry is for",
         synonym="log.index.interval.bytes",
     ),
     _config(
@@ -356,7 +356,7 @@ _LINES = (
         "segment.jitter.ms",
         ConfigType.LONG,
         0,
-        "the most by which segment.ms is shortened at random, so that not all logs roll at once",
+        "the most by which segment.ms is shortened at random, so that logs do not roll at once",
         synonym="log.roll.jitter.ms",
     ),
     _config(
@@ -387,7 +387,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {line.name: line for line in _LINES}
 # The topic configs themselves stand above.
 
 
-NO_REPLICAS = "without effect here, as there are no other replicas"
+NO_REPLICAS = "without effect: there are no other replicas"
 
 SCALED: dict[str, tuple[str, int]] = {
     "log.retention.minutes": ("log.retention.ms", 60_000),
@@ -429,7 +429,7 @@ class TopicOptions:
     partitions_max: int = option(
         10_000,
         "max.partitions",
-        "most partitions that clients may create, of all topics together; each keeps a file open",
+        "most partitions that clients may create, in all topics; each keeps a file open",
         low=1,
         high=INT32_MAX,
         dynamic=True,
@@ -438,14 +438,14 @@ class TopicOptions:
     default_replication_factor: int = option(
         1,
         "default.replication.factor",
-        "replicas of a topic created without a number; always 1 on this single node, whatever is set here",
+        "replicas of a topic created without a number; always 1 on this single node",
         low=1,
         high=32_767,
     )
     accept_replication_factor: bool = option(
         False,
         "accept.any.replication.factor",
-        "accept a request for a replication factor above 1, although it is always 1 on this single node",
+        "accept requests for a replication factor above 1, although it is always 1 here",
         dynamic=True,
     )
     offsets_topic_replication_factor: int = option(
@@ -491,7 +491,7 @@ class TopicOptions:
     log_dirs_throttled_rate: int = option(
         INT64_MAX,
         "replica.alter.log.dirs.io.max.bytes.per.second",
-        "bytes a second between data directories; without effect here, as there is only one",
+        "bytes a second between data directories; without effect: there is only one",
         dynamic=True,
     )
     cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")

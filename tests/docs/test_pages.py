@@ -145,14 +145,6 @@ def test_every_handler_s_head_can_be_told(pages: ModuleType, module: ModuleType)
     assert not head.rest or head.rest.endswith(".")
 
 
-def test_the_page_has_every_api_and_every_option() -> None:
-    apis, options = ((DOCS / name).read_text() for name in ("apis.md", "options.md"))
-    for module in handlers.ALL:
-        assert f"\n## {APIS[module.KEY].name}\n" in apis
-    for name in option_table():
-        assert f"\n| `{name}` |" in options
-
-
 def _rows(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Each row of a page's tables: the heading above it, the names that its first cell tells, all cells."""
     heading = ""
@@ -162,6 +154,38 @@ def _rows(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
         elif line.startswith("| `"):
             cells = line.strip("| ").split(" | ")
             yield heading, re.findall(r"`([^`]+)`", cells[0]), cells
+
+
+def test_the_page_has_every_api() -> None:
+    page = (DOCS / "apis.md").read_text()
+    for module in handlers.ALL:
+        assert f"\n## {APIS[module.KEY].name}\n" in page
+
+
+def test_the_broker_s_page_has_every_option_and_config_once_and_no_other(pages: ModuleType) -> None:
+    options, configs = [], []
+    assert option_table().keys() >= pages.RARE
+    effect = {name: line for name, line in TOPIC_CONFIGS.items() if not line.no_effect}
+    for heading, names, cells in _rows((DOCS / "options.md").read_text()):
+        if heading == "Configs of topics":
+            configs += names
+            assert cells[1] == f"`{effect[names[0]].synonym}`"
+            options.append(cells[1].strip("`"))
+        elif heading == "Without effect":
+            for name in names:  # an option that is called as its config stands there once
+                line = TOPIC_CONFIGS.get(name) or next(
+                    one for one in TOPIC_CONFIGS.values() if one.synonym == name
+                )
+                assert cells[1] == pages._cell(line.no_effect), name
+                configs += [name] * (name in TOPIC_CONFIGS)
+                options += [name] * (name in option_table())
+        elif heading == "Configs of groups":
+            configs += names
+        elif heading != "Other names":
+            assert (heading == "Rarely set") == (names[0] in pages.RARE), names
+            options += names
+    assert sorted(options) == sorted(option_table())
+    assert sorted(configs) == sorted([*TOPIC_CONFIGS, *GROUP_CONFIGS])
 
 
 _CONNECTORS_OTHERS: dict[str, Mapping[str, object]] = {
