@@ -1,4 +1,4 @@
-"""The JAAS texts of docs/logins.md, row by row: taken as what, or refused with which words."""
+"""The JAAS texts of docs/evidence.md, row by row: taken as what, or refused with which words."""
 
 import re
 
@@ -66,7 +66,7 @@ SERVICE = {"kafka.sasl.kerberos.service.name": "kafka"}
 
 
 def test_each_form_of_the_page_is_one_of_these() -> None:
-    page = (ROOT / "docs" / "logins.md").read_text().partition("### JAAS texts of Kerberos\n")[2]
+    page = (ROOT / "docs" / "evidence.md").read_text().partition("\n## JAAS texts of Kerberos\n")[2]
     rows = dict(re.findall(r"(?m)^\| `(.*?)` \| (taken|refused)", page.partition("\n#")[0]))
     ours = {form: "refused" if isinstance(wanted, str) else "taken" for form, wanted in FORMS.items()}
     assert len(rows) > 10 and rows.items() <= ours.items()

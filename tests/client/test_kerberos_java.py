@@ -1,4 +1,4 @@
-"""The table of JAAS texts in docs/logins.md beside Kafka's Java client, with a real KDC: who logs in, and
+"""The table of JAAS texts in docs/evidence.md beside Kafka's Java client, with a real KDC: who logs in, and
 who is refused. `make test-kerberos`."""
 
 import subprocess

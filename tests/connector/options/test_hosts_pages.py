@@ -237,5 +237,8 @@ def test_every_handler_that_is_known_and_refused_is_of_a_page_here() -> None:
 def test_the_docs_name_these_pages() -> None:
     text = Path("docs/logins.md").read_text()
     table = text.split("## What hosts' pages tell you to type")[1].split("\n## ")[0]
-    named = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][1:]
-    assert named == [*TAKEN, *INSTEAD]
+    cells = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    told = {name: answer for names, answer in cells for name in names.removeprefix("| ").split("; ")}
+    assert sorted(told) == sorted([*TAKEN, *INSTEAD])
+    assert all(told[name].startswith("accepted, not tested there") for name in TAKEN)
+    assert all(told[name].startswith("refused: ") for name in INSTEAD)
