@@ -69,7 +69,7 @@ STORIES = (
            "tests/console", "tests/broker/operations/test_operating.py")),
     Story("disasters", "a lost checkpoint, a lost transaction, Ctrl-C in mid-batch", "recovering.md",
           (*_PYTEST, _PAGES, "tests/connector/run/test_orderly_end.py",
-           "-k", "recovering or power_cut or ctrl_c", "-m", "long or spark")),
+           "-k", "lost_checkpoint or power_cut or ctrl_c", "-m", "long or spark")),
     Story("cluster", "executors in JVMs of their own, killed", "installing.md",
           tested("tests/connector/spark/test_spark_python.py", "test_a_copy")),
     Story("connect", "a client of Spark Connect, its server killed", "connect.md",
