@@ -420,7 +420,7 @@ def test_what_is_no_request_fills_no_log(site: Site, sent: bytes) -> None:
 
 
 # -- docs/console.md -----------------------------------------------------------------------------
-# docs/console.md, and what transactions.md says of its JSON, tell the truth: its commands, addresses, pictures
+# docs/console.md, and what transactions.md says of its JSON, tell the truth: commands, addresses, pictures
 # and figures.
 
 # a broker may take long to start on a busy machine

@@ -174,8 +174,11 @@ LOST_CHECKPOINT = POWER_CUT.with_name("lost_checkpoint.md")
 """Another one: a query goes on with a new checkpoint."""
 
 
+SESSIONS = [*WITH_SPARK, POWER_CUT, LOST_CHECKPOINT]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("page", [*WITH_SPARK, POWER_CUT, LOST_CHECKPOINT], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_with_spark_says_can_be_typed(page: Path, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         for block in blocks_of(page):
