@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -528,7 +528,24 @@ def errors_page() -> str:
 
 
 WIDTH = 80
-"""Of the lines of `--help` on the page: what a phone can scroll."""
+"""Of the lines of options on the page: what a phone can scroll."""
+_HOW_TO = {
+    "broker": "operating.md",
+    "acls": "security.md",
+    "users": "security.md",
+    "log": "operating.md",
+    "backup": "operating.md",
+    "produce": "quickstart.md",
+    "consume": "quickstart.md",
+    "top": "monitoring.md",
+    "exporter": "monitoring.md",
+    "doctor": "starts.md",
+    "rehearse": "rehearse.md",
+    "checkpoint": "checkpoints.md",
+    "shadow": "shadow.md",
+    "audit": "audit.md",
+}
+"""A command -> the page that has examples of it."""
 
 
 def commands_page() -> str:
@@ -537,6 +554,8 @@ def commands_page() -> str:
         "# Commands",
         "",
         "Made from `--help` by `python -m docs.pages`; do not edit.",
+        "",
+        "Exit status: 0 done, 1 something failed, 2 the command line is wrong.",
         "",
         "| command | what it does |",
         "|---|---|",
@@ -550,11 +569,10 @@ def commands_page() -> str:
         "",
         "## Options of most commands",
         "",
-        "Every command has the first one. Others are named after `Also`.",
+        "Commands that ask a cluster have all of these. Others say which, after *Also*; all have `--help`.",
         "",
+        *_block(shared),
     ]
-    lines += ["| option | what it does |", "|---|---|"]
-    lines += [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in shared]
     for name, command in commands.items():
         assert command is not None
         lines += _help(f"eoslog {name}", command, "##", shared)
@@ -571,56 +589,98 @@ def _names(group: click.Group) -> list[str]:
 
 _MOST = 20
 """So many commands have an option that is told once."""
+_HELP = ("--help", "Show this message and exit.")
+_Told = tuple[str, str]
+"""An option, and what help says of it."""
 
 
-def _options(command: click.Command) -> Iterator[tuple[click.Option, tuple[str, str]]]:
+def _options(command: click.Command) -> Iterator[tuple[click.Option, _Told]]:
     """The options that help shows of a command, and what it says of each."""
     context = click.Context(command)
     for option in command.get_params(context):
         if isinstance(option, click.Option) and (told := option.get_help_record(context)) is not None:
-            yield option, told
+            name, text = told
+            yield option, (name.replace("INTEGER RANGE", "N"), text.replace("  [", " ["))
+
+
+def _commands(command: click.Command) -> list[tuple[str, click.Command]]:
+    """The commands of a group, by name; none of another command."""
+    if not isinstance(command, click.Group):
+        return []
+    context = click.Context(command)
+    found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+    return [(name, one) for name, one in found if one is not None]
 
 
 def _all_below(command: click.Command) -> Iterator[click.Command]:
     yield command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from _all_below(below)
+    for _, below in _commands(command):
+        yield from _all_below(below)
 
 
-def _shared_options() -> list[tuple[str, str]]:
+def _shared_options() -> list[_Told]:
     """The options of most commands, and what help says of each."""
     counts = Counter(told for command in _all_below(command_line) for _, told in _options(command))
-    return [told for told, commands in counts.most_common() if commands > _MOST]
+    return [told for told, commands in counts.most_common() if commands > _MOST and told != _HELP]
+
+
+_UNBROKEN = "\N{NON-BREAKING HYPHEN}"
+
+
+def _block(told: Iterable[_Told], usage: str = "", also: str = "") -> list[str]:
+    """Options as `--help` has them, below the usage."""
+    formatter = click.HelpFormatter(width=WIDTH)
+    if rows := [(name, text.replace("-", _UNBROKEN)) for name, text in told]:
+        formatter.write_dl(rows, col_max=30)
+    parts = (usage, formatter.getvalue().replace(_UNBROKEN, "-").rstrip(), also)
+    return ["```text", *"\n\n".join(filter(None, parts)).splitlines(), "```"] if any(parts) else []
 
 
 def _help(
-    name: str, command: click.Command, heading: str, shared: Collection[tuple[str, str]]
+    name: str, command: click.Command, heading: str, shared: Sequence[_Told], group: Sequence[_Told] = ()
 ) -> Iterator[str]:
-    """A section for the command, and one for each command below it, without the `shared` options."""
-    names = command_line.context_settings["help_option_names"]
-    context = click.Context(
-        command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH, help_option_names=names
+    """A section for the command, and one for each command below it.
+
+    What is `shared` by most, or by several of its `group`, is told above."""
+    below = _commands(command)
+    usage = command.get_usage(click.Context(command, info_name=name)).removeprefix("Usage: ")
+    usage = " ".join(usage.replace("[OPTIONS]", "").split())
+    yield from ("", f"{heading} {name}" if heading == "##" else f"{heading} `{usage}`")
+    said = [" ".join(one.split()) for one in (command.help or "").split("\n\n")]
+    if page := _HOW_TO.get(name.removeprefix("eoslog ")):
+        said.append(f"How to: [{_title(page)}]({page}).")
+    for paragraph in said[bool(below) :]:  # the table above has the first one of a group
+        yield from ("", _OPTION_NAME.sub(r"`\g<0>`", paragraph))
+    options = [told for _, told in _options(command) if told != _HELP]
+    if below:
+        counts = Counter(told for _, one in below for _, told in _options(one))
+        several = [told for told, many in counts.items() if many > 1 and told not in (*shared, _HELP)]
+        if several:
+            yield from ("", "Options of several of these commands:", "", *_block(several))
+        for called, one in below:
+            yield from _help(f"{name} {called}", one, "###", shared, several)
+        return
+    also = [one for one in shared if one in options]
+    also = [] if len(also) == len(shared) else also
+    named = [_OPTION_NAME.findall(told)[0] for told, _ in also]
+    of_group = [_OPTION_NAME.findall(one[0])[0] for one in group if one in options]
+    named += [f"all of {name.rpartition(' ')[0]} above"] if len(of_group) == len(group) > 2 else of_group
+    own = [told for told in options if told not in shared and told not in group]
+    block = _block(
+        own, usage if heading == "##" and usage != name else "", f"Also: {', '.join(named)}" if named else ""
     )
-    also = [option for option, told in _options(command) if told in shared]
-    for option in also:
-        option.hidden = True
-    told, _, options = command.get_help(context).partition("\nOptions for --config")
-    for option in also:
-        option.hidden = False
-    named = ", ".join(max(option.opts, key=len) for option in also if option.name != "help")
-    last = ("", f"Also: {named}") if named else ()
-    yield from ("", f"{heading} {name}", "", "```text", *told.rstrip().splitlines(), *last, "```")
-    if options:
+    yield from ["", *block] if block else []
+    if name == "eoslog broker":
         yield from ("", "The names for `--config` are the [options of the broker](options.md).")
-    if isinstance(command, click.Group):
-        for one in command.list_commands(context):
-            below = command.get_command(context, one)
-            assert below is not None
-            yield from _help(f"{name} {one}", below, "###", shared)
+
+
+_OPTION_NAME = re.compile(r"--[a-z][a-z-]*")
+
+
+def _title(page: str) -> str:
+    found = re.search(r"^# (.*?)(?: \{.*)?$", (HERE / page).read_text(), re.MULTILINE)
+    assert found is not None, page
+    return found[1]
 
 
 _MODULES = {

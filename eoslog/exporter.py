@@ -149,7 +149,7 @@ def _holder(held: HeldPartition) -> str:
 def command(session: CommandSession, listen: str) -> None:
     """Serve metrics of a cluster for Prometheus: who holds readers back, lag, what each sink has decided.
 
-    Each scrape asks the cluster. It runs until Ctrl-C. It needs eoslog[metrics].
+    Each scrape asks the cluster. Ctrl-C ends it. Needs eoslog[metrics].
     """
     from prometheus_client import CollectorRegistry, start_http_server
 

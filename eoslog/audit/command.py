@@ -33,6 +33,7 @@ from eoslog.commands.session import client_config, cluster_options, judging, pai
 
 WRONG = 1
 _BOUND = "earliest, latest, a time as 2026-11-21T10:00:00+01:00, or offsets as 0:1200,1:900"
+_FIRST, _SAME = ("from", "start"), "as for --from-start"
 
 _OF_TOPICS = {
     "to_start": "--to-start", "to_end": "--to-end", "to_bootstrap_server": "--to-bootstrap-server",
@@ -95,7 +96,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         for name, default, text in (("end", "latest", "end"), ("start", "earliest", "begin")):
             function = click.option(
                 f"--{side}-{name}", default=default, show_default=True, metavar="WHERE",
-                help=f"Where the --{side} topics {text}: {_BOUND}.",
+                help=f"Where the --{side} topics {text}: {_BOUND if (side, name) == _FIRST else _SAME}.",
             )(function)  # fmt: skip
         function = click.option(
             f"--{side}-command-config", metavar="FILE", help=f"As --command-config, for --{side} alone."
@@ -118,19 +119,19 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @_options
-@click.option("--key", is_flag=True, help="Records with the same key are the same; rows of a table too.")
+@click.option("--key", is_flag=True, help="Records are the same if their key is; rows of a table too.")
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME", help="... with the same header NAME; repeatable."
+    "--header", "headers", multiple=True, metavar="NAME", help="... if their header NAME is; repeatable."
 )
-@click.option("--content", is_flag=True, help="... with the same key and value; the default of topics.")
-@click.option("--all-headers", is_flag=True, help="With --content: with the same headers too.")
+@click.option("--content", is_flag=True, help="... if key and value are; the default of topics.")
+@click.option("--all-headers", is_flag=True, help="With --content: all headers too.")
 @click.option(
     "--order", type=click.Choice(["partition", "key", "none"]), default="partition", show_default=True,
-    help="Check the order of all records of a partition, or of those with the same key.",
+    help="Check the order of a partition's records, or of those with the same key.",
 )  # fmt: skip
 @click.option(
     "--grace", type=click.FloatRange(0), metavar="SECONDS",
-    help="Do not count younger records of --from as lost: they may be on their way.",
+    help="Younger records of --from are not lost: they may be on their way.",
 )  # fmt: skip
 @click.option("--allow-foreign", is_flag=True, help="The target may have records from elsewhere, too.")
 @click.option("--read-uncommitted", is_flag=True, help="Records of open and aborted transactions too.")
@@ -146,12 +147,12 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
               help="How long to keep trying.")  # fmt: skip
 @click.option(
     "--column", "columns", multiple=True, metavar="PART=NAME",
-    help="The table's column of a record's topic, partition, offset, key or value; PART= if it has none.  "
+    help="The table's column of a record's topic, partition, offset, key or value; PART= for none.  "
     "[default: the column of this name]",
 )  # fmt: skip
 @click.option(
     "--newest", is_flag=True,
-    help="Records are changes: the table has the newest of each key alone, and none whose value is null.",
+    help="Records are changes: the table has the newest of each key, and none whose value is null.",
 )  # fmt: skip
 @click.option(
     "--deletes", metavar="FIELD=WORD,...",

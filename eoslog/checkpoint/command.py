@@ -213,15 +213,17 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
 @click.option("--fanout", metavar="NAME", help="The query is this fan-out: a table of it tells the batch.")
 @click.option(
     "--table", metavar="TABLE",
-    help="With --fanout: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE of a catalog that pyiceberg knows, or "
-    "postgres:SCHEMA.TABLE of the database that libpq's variables (PGHOST, PGDATABASE, ...) name.",
+    help="With --fanout: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE (pyiceberg's catalog) or "
+    "postgres:SCHEMA.TABLE (libpq's variables name the database: PGHOST, PGDATABASE, ...).",
 )  # fmt: skip
 @click.option(
     "--transactional-id",
     metavar="ID",
-    help="The checkpoint is lost as a whole: this is the transactional.id of its query; without one, its id.",
+    help="The whole checkpoint is lost: transactional.id of its query; without one, its id.",
 )
-@click.option("--topic", default="", help="With it: topic of the query's sink, if it has that option.")
+@click.option(
+    "--topic", default="", metavar="TOPIC", help="With it: option topic of the sink, if it has one."
+)
 @click.option(
     "--decision-topic", default=ANCHOR, metavar="TOPIC", help="With it: decision.topic, if the query has one."
 )
@@ -239,8 +241,8 @@ def rebuild(
 ) -> None:
     """Write again what the checkpoint has lost of the last decided batch, as its decision says it.
 
-    After a power cut of the driver's machine, a copy that is older than the sink, or, with
-    --transactional-id, a deleted folder. Rows are neither doubled nor lost.
+    After a power cut of the driver's machine, for a copy that is older than the sink or, with
+    --transactional-id, for a deleted folder. No row is doubled or lost.
     """
     if (fanout is None) != (table is None):
         raise click.UsageError("give both of --fanout and --table, or neither")
@@ -284,7 +286,7 @@ def _marked(found: Standing, fanout: str, table: str) -> Planned:
 @click.option("--fence", is_flag=True, help="Take the sink from a query that runs: it stops.")
 @click.option(
     "--edit-has-ended", is_flag=True,
-    help="An edit that was interrupted on another machine is not at work there any more.",
+    help="An edit interrupted on another machine is not at work there any more.",
 )  # fmt: skip
 @cluster_command
 def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_ended: bool) -> None:

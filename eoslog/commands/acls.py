@@ -44,8 +44,8 @@ _RIGHTS_COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 )
 @click.option(
     "--prefix", metavar="TEXT",
-    help="For all queries whose transactional.id and groups begin so: rights on those are prefixed ones, on "
-    "topics they stay as they are.",
+    help="For all queries whose transactional.id and groups begin so: rights on those are prefixed, those on "
+    "topics not.",
 )  # fmt: skip
 @click.option("--batch", is_flag=True, help="For a batch query, not a stream.")
 @click.option(

@@ -19,11 +19,8 @@ from eoslog.commands.output import show_json
 def command(data: str, to: str, as_json: bool) -> None:
     """Copy the data directory DATA to TO, which must not exist yet, and verify the copy.
 
-    The broker may be running: the copy has all topics, transactions and groups as they were at one instant.
-    It is what a power failure at that instant would have left; a broker that starts with it continues from
-    there.
-
-    Exit status 1 if the copy could not be made, or something is wrong in it.
+    The broker may be running: the copy is what a power failure at one instant would have left, and a broker
+    that starts with it continues from there. Exit status 1 if there is no copy, or something wrong in it.
     """
     from eoslog.broker.log.data_dir import DataDirError
     from eoslog.commands.backup_copy import NoBackup, copied, source

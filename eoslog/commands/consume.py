@@ -23,7 +23,7 @@ _PAUSE_S = 0.1
 @click.command()
 @click.argument("topic", metavar="TOPIC[:0,1]")
 @click.option("--from-beginning", is_flag=True, help="From the first record; otherwise only new records.")
-@click.option("--to-end", is_flag=True, help="Stop at the topic's present end, instead of waiting for more.")
+@click.option("--to-end", is_flag=True, help="Stop at the topic's present end.")
 @click.option("--max-messages", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--print-timestamp", is_flag=True, help="CreateTime: or LogAppendTime: and ms since 1970.")
 @click.option("--print-partition", is_flag=True, help="Partition: and its number.")
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Print the records of a topic, one a line; with --json one object a line. Ctrl-C ends it.
 
-    Other parts of a record come before its value, in the order and form of Kafka's console consumer.
+    Other parts of a record come before its value, as in Kafka's console consumer.
     """
     places = _places(session, topic)
     committed = not read_uncommitted

@@ -130,12 +130,12 @@ def _cell(value: object) -> str:
 def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
     """Read every batch, and compare the logs with all that a broker stores beside them.
 
-    This checks CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions, and
-    snapshots. Give a partition's directory or a whole data directory. While a broker runs, its writes of the
-    moment are not reported as findings.
+    Checks CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions and
+    snapshots. Give a partition's directory or a whole data directory. Writes of a running broker are no
+    findings.
 
-    --repair repairs files that are derived from the logs, never a log: it removes or rewrites wrong indexes,
-    snapshots and checkpoints. Exit status 1 if anything is still wrong.
+    --repair removes or rewrites wrong indexes, snapshots and checkpoints, never a log. Exit status 1 if
+    anything is still wrong.
     """
     from eoslog.broker.log.data_dir import DataDirError
     from eoslog.commands.log import locked, repair

@@ -150,7 +150,7 @@ def command() -> None:
 @click.option("--prefix", default="", help="Only transactional ids that begin with this.")
 @click.option(
     "--sealed", is_flag=True,
-    help="Only those that are sealed for a two-phase commit and never time out: age, and sink.",
+    help="Only those sealed for a two-phase commit, which never time out: age, and sink.",
 )  # fmt: skip
 @cluster_command
 def list_transactions(session: CommandSession, states: tuple[str, ...], prefix: str, sealed: bool) -> None:
@@ -243,7 +243,7 @@ def holders(session: CommandSession, name: str) -> None:
 @click.option("--topic", metavar="TOPIC[:0,1]", help="Only on this topic.  [default: all topics]")
 @click.option(
     "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=15.0, show_default=True,
-    metavar="MINUTES", help="Younger ones are left out: they may still be in use.",
+    metavar="MINUTES", help="Leave out younger ones: they may be in use.",
 )  # fmt: skip
 @cluster_command
 def find_hanging(session: CommandSession, topic: str | None, minutes: float) -> None:
@@ -279,8 +279,7 @@ def abort(
 ) -> None:
     """Abort a transaction: by transactional id, or a hanging one on a single partition.
 
-    On a single partition only a hanging transaction may be aborted: the coordinator of another one could
-    still commit it on its other partitions, and so tear it apart.
+    Another one may not be aborted on one partition: its coordinator could still commit it on the others.
     """
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):

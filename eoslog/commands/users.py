@@ -35,7 +35,7 @@ def list_users(session: CommandSession, names: tuple[str, ...]) -> None:
 @click.option("--mechanism", type=_MECHANISM, default="SCRAM-SHA-512", show_default=True)
 @click.option(
     "--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=MIN_ITERATIONS,
-    show_default=True, help="How often the password is hashed: more makes it harder to guess.",
+    show_default=True, help="How often the password is hashed: more is harder to guess.",
 )  # fmt: skip
 @click.option(
     "--password-file", type=click.File(encoding="utf-8"), metavar="FILE",
@@ -47,7 +47,7 @@ def add(
 ) -> None:
     """Add a user, or change the password of one.
 
-    Enter the password when asked, or give a file: everybody on the machine can see arguments.
+    No option takes the password: everybody on the machine can see arguments.
     """
     password = _password(password_file)
     calls.put_user(session.cluster, name, mechanism, password, iterations)

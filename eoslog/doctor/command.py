@@ -39,7 +39,8 @@ def _document(findings: list[Finding]) -> list[dict[str, str]]:
 def command(defaults: Path | None, as_json: bool) -> None:
     """Show what slows Spark down with eoslog, or would fail: Pythons, versions, settings.
 
-    No session is started. For a running session, use eoslog.doctor.examine(spark).
+    No session is started; for a running one use eoslog.doctor.examine(spark). Exit status 1 if something
+    would fail.
     """
     path = _defaults(defaults)
     findings = findings_of(of_defaults(path.read_text() if path else "", os.environ))

@@ -68,14 +68,13 @@ SEE ALSO
 @click.option("--downtime", type=click.FloatRange(0), default=600.0, show_default=True,
               metavar="SECONDS", help="How long the query may be down between two runs.")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC",
-              help="A topic of the query, whose retention, replicas and rights are looked at; repeatable. It "
-              "is neither read nor written.")  # fmt: skip
+              help="A topic of the query: its retention, replicas and rights are looked at, no records; "
+              "repeatable.")  # fmt: skip
 @click.option("--decision-topic", "decisions", default=ANCHOR, show_default=True, metavar="TOPIC",
-              help="The query's option decision.topic: offsets are committed for its partitions; it is "
-              "neither read nor written.")  # fmt: skip
+              help="The query's option decision.topic. Offsets of its partitions are committed.")  # fmt: skip
 @click.option("--crash", "crash_command", metavar="COMMAND",
-              help="A shell command of yours that kills brokers of a test cluster, or cuts their power, and "
-              "starts them again. It is run once.  [default: no broker is crashed]")  # fmt: skip
+              help="A shell command that kills brokers of a test cluster, or cuts their power, and starts "
+              "them again; run once.  [default: no broker is crashed]")  # fmt: skip
 @click.option("--principal", metavar="TYPE:NAME", help="Whom printed ACLs are for, as User:alice.  [default: "
               "the SASL user, the first part of a Kerberos principal, else User:ANONYMOUS]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
@@ -95,14 +94,13 @@ def command(
 ) -> None:
     """Certify a cluster before you trust it with data.
 
-    Runs eoslog's commit protocol against the cluster, without Spark, and kills the driver at every command; a
-    new driver goes on. Says row by row what holds: API versions, rights (those that are missing as lines of
-    kafka-acls.sh), what readers see of open, aborted and committed transactions, fencing, retries, offsets,
-    two-phase commit, time-outs and retention.
+    Runs eoslog's commit protocol against the cluster, without Spark, and kills the driver at every command.
+    Says row by row what holds: API versions, rights, what readers see of transactions, fencing, retries,
+    offsets, two-phase commit, time-outs and retention. Exit status 2 also says that something could not be
+    found out, or not be removed.
 
-    It works under scratch names that begin with eoslog-rehearsal- and are new in each run. It removes them at
-    the end, also after a failure, Ctrl-C or SIGTERM, and says what it could not remove. Other names are never
-    written to, ended or deleted.
+    It writes, ends and deletes only new names that begin with eoslog-rehearsal-. It removes them at the end,
+    also after a failure, Ctrl-C or SIGTERM.
     """
     if principal is not None and not all(principal.partition(":")):
         raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")

@@ -135,14 +135,14 @@ class Shown:
 )  # fmt: skip
 @click.option(
     "--sort", type=click.Choice(SORTS), multiple=True, metavar="COLUMN",
-    help=f"Sort the tables that have this column: {', '.join(SORTS)}. May be repeated.  "
+    help=f"Sort tables with this column: {', '.join(SORTS)}; repeatable.  "
     "[default: topics by records, groups by lag, transactions by age]",
 )  # fmt: skip
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only names that contain this.")
-@click.option("--all", "unfolded", is_flag=True, help="A line for each name, also for those that sinks made.")
-@click.option("--internal", is_flag=True, help="Show the brokers' internal topics too.")
+@click.option("--all", "unfolded", is_flag=True, help="A line for each name that sinks made, too.")
+@click.option("--internal", is_flag=True, help="The brokers' own topics too.")
 @click.option("--once", is_flag=True, help="Print one page and exit: --batch -n 1.")
-@click.option("--batch", is_flag=True, help="Print a page each interval, instead of a live view.")
+@click.option("--batch", is_flag=True, help="Print a page each interval.")
 @click.option("-n", "pages", type=click.IntRange(1), help="Exit after this many pages.  [default: never]")
 @cluster_command
 def command(
@@ -152,9 +152,9 @@ def command(
 ) -> None:  # fmt: skip
     """Watch brokers, topics, groups and open transactions, as top does a machine. Ctrl-C ends it.
 
-    Rates are averages over one interval. Keys of the live view: q ends it, / starts a filter, f shows what
-    sinks made name by name, i shows internal topics, space updates now. Keys that sort: r b s h records and
-    bytes a second, size, what open transactions hold back; l lag, a age, t state, n name.
+    Rates are averages over one interval. Keys: q ends it, / starts a filter, f shows what sinks made name by
+    name, i shows internal topics, space updates now. Sort by r records, b bytes, s size, h what open
+    transactions hold back, l lag, a age, t state, n name.
     """
     wish = DisplayOptions(internal=internal, text=text, unfolded=unfolded)
     for column in sort:

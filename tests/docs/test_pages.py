@@ -17,6 +17,7 @@ from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -34,7 +35,7 @@ from eoslog.broker.config import option_table
 from eoslog.broker.config.kafka_options import kafka_names
 from eoslog.broker.config.topics import TOPIC_CONFIGS
 from eoslog.broker.resources import GROUP_CONFIGS
-from eoslog.cli import COMMANDS
+from eoslog.cli import COMMANDS, main
 from eoslog.connector.options.ignored_and_refused import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.options.parsing import read_value
 from eoslog.connector.options.sink_options import sink_options
@@ -99,6 +100,39 @@ def test_the_page_has_every_command_of_the_command_line() -> None:
     page = (DOCS / "commands.md").read_text()
     for name in COMMANDS:
         assert f"\n## eoslog {name}\n" in page and f"(#eoslog-{name})" in page
+
+
+def commands_below(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Each command that can be called, by all its words."""
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        found = group.get_command(context, word)
+        if isinstance(found, click.Group):
+            yield from commands_below(found, f"{name} {word}")
+        elif found is not None:
+            yield f"{name} {word}", found
+
+
+def test_the_page_has_every_option_of_every_command_and_no_other() -> None:
+    sections = re.split(r"(?m)^##+ `?(eoslog .*?)`?$", (DOCS / "commands.md").read_text())
+    of_all = {*re.findall(r"(?m)^(--[a-z-]+)", sections[0])} | {"--bootstrap-servers"}
+    told = dict(zip(sections[1::2], sections[2::2], strict=True))
+    found = [*commands_below(main, "eoslog")]
+    assert len(found) > 40
+    for name, command in found:
+        (section,) = (one for head, one in told.items() if f"{head} ".startswith(f"{name} "))
+        group = told.get(name.rpartition(" ")[0], "")
+        named = {*re.findall(r"(?m)^(--?[a-z-]+)(?:, (--[a-z-]+))?", section)}
+        also = re.findall(r"(?m)^Also: (.*)$", section)
+        own = {one for pair in named for one in pair if one}
+        listed = {one for line in also for one in re.findall(r"--[a-z-]+", line)}
+        if any(" above" in line for line in also):
+            listed |= {*re.findall(r"(?m)^(--[a-z-]+)", group)}
+        takes = {one for part in command.params for one in part.opts if isinstance(part, click.Option)}
+        if takes >= of_all and not listed & of_all and not own & of_all:
+            listed |= of_all
+        assert listed <= takes and takes - {"--bootstrap-servers"} <= own | listed, name
+        assert own <= takes, name
 
 
 # What is public of Python: eoslog.__all__, and __all__ of the modules in it.
