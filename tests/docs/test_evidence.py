@@ -87,7 +87,6 @@ def test_names_that_are_wrong_are_noticed(text: str, wrong: bool) -> None:
 
 EVIDENCE = (ROOT / "docs" / "evidence.md").read_text()
 UNTESTED = {
-    "the disk is lost",
     "Spark identifies a file by its path",
     "A batch in which a function of `foreachBatch` writes nothing leaves no trace",
     "PySpark plans a batch source once for each DataFrame",
