@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -131,10 +133,10 @@ def options_page() -> str:
     rare = []
     for section in sorted(option_sections().values(), key=lambda one: _ORDER.index(one.__name__)):
         declared = sorted(fields(section), key=lambda one: one.metadata["name"])
-        shown = [one for one in declared if one.metadata["name"] not in _ON_TOPICS]
+        shown = [one for one in declared if one.metadata["name"] not in _ON_TOPICS and not _why_not(one)]
         often = [one for one in shown if one.metadata["name"] not in RARE]
         rare += [one for one in shown if one not in often]
-        lines += ["", f"## {section.__name__.removesuffix('Options')}", "", inspect.getdoc(section) or "", ""]
+        lines += ["", f"## {section.__name__.removesuffix('Options')}", ""]
         lines += [*_BROKER_HEAD, *map(_option, often)]
     rest = sorted(rare, key=lambda one: one.metadata["name"])
     lines += [*_topic_configs(), *_group_configs(), "", "## Rarely set", ""]
@@ -153,7 +155,6 @@ RARE = {
     "connections.max.reauth.ms",
     "connections.max.stalled.ms",
     "fetch.max.bytes",
-    "follower.replication.throttled.rate",
     "group.consumer.assignors",
     "group.consumer.max.heartbeat.interval.ms",
     "group.consumer.max.session.timeout.ms",
@@ -163,7 +164,6 @@ RARE = {
     "group.max.session.timeout.ms",
     "group.max.size",
     "group.min.session.timeout.ms",
-    "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.enable",
@@ -183,7 +183,6 @@ RARE = {
     "producer.id.expiration.check.interval.ms",
     "queued.max.request.bytes",
     "queued.max.response.bytes",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     "sasl.oauthbearer.scope.claim.name",
@@ -257,15 +256,18 @@ def _without_effect() -> list[str]:
             only = f" ({line.rule.choices[0]} only)" if len(line.rule.choices) == 1 else ""
             both = dict.fromkeys((name, *filter(None, [line.synonym])))
             found.setdefault(line.no_effect, []).extend(f"`{one}`{only}" for one in both)
-    lines = [
-        "",
-        "## Without effect",
-        "",
-        "Configs of topics and their options that are accepted and stored.",
-        "",
-    ]
+    for section in option_sections().values():
+        for one in fields(section):
+            if (why := _why_not(one)) and one.metadata["name"] not in _ON_TOPICS:
+                found.setdefault(why, []).append(f"`{one.metadata['name']}`")
+    lines = ["", "## Without effect", "", "Options and configs of topics that are accepted and stored.", ""]
     lines += ["| names | why |", "|---|---|"]
     return [*lines, *(f"| {', '.join(names)} | {_cell(why)} |" for why, names in found.items())]
+
+
+def _why_not(declared: Field[Any]) -> str:
+    """Why an option has no effect, as its meaning says it; "" if it has one."""
+    return str(declared.metadata["meaning"]).partition("; without effect: ")[2]
 
 
 def _group_configs() -> list[str]:
@@ -546,6 +548,21 @@ _HOW_TO = {
     "audit": "audit.md",
 }
 """A command -> the page that has examples of it."""
+_FOR = {
+    "queries": ("doctor", "rehearse", "checkpoint", "shadow", "audit"),
+    "any cluster": (
+        "topics",
+        "groups",
+        "transactions",
+        "acls",
+        "users",
+        "produce",
+        "consume",
+        "top",
+        "exporter",
+    ),
+    "the bundled broker": ("broker", "log", "backup"),
+}
 
 
 def commands_page() -> str:
@@ -557,13 +574,13 @@ def commands_page() -> str:
         "",
         "Exit status: 0 done, 1 something failed, 2 the command line is wrong.",
         "",
-        "| command | what it does |",
+        "| for | commands |",
         "|---|---|",
     ]
-    commands = {name: command_line.get_command(_called("eoslog"), name) for name in _names(command_line)}
-    for name, command in commands.items():
-        assert command is not None
-        lines.append(f"| [`eoslog {name}`](#eoslog-{name}) | {_cell(command.get_short_help_str(200))} |")
+    commands = dict(_commands(command_line))
+    assert {*commands} == {name for names in _FOR.values() for name in names}
+    for purpose, names in _FOR.items():
+        lines.append(f"| {purpose} | {', '.join(f'[{name}](#eoslog-{name})' for name in names)} |")
     shared = _shared_options()
     lines += [
         "",
@@ -574,17 +591,8 @@ def commands_page() -> str:
         *_block(shared),
     ]
     for name, command in commands.items():
-        assert command is not None
         lines += _help(f"eoslog {name}", command, "##", shared)
     return "\n".join(lines) + "\n"
-
-
-def _called(name: str) -> click.Context:
-    return click.Context(command_line, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
-
-
-def _names(group: click.Group) -> list[str]:
-    return group.list_commands(_called("eoslog"))
 
 
 _MOST = 20
@@ -649,7 +657,7 @@ def _help(
     said = [" ".join(one.split()) for one in (command.help or "").split("\n\n")]
     if page := _HOW_TO.get(name.removeprefix("eoslog ")):
         said.append(f"How to: [{_title(page)}]({page}).")
-    for paragraph in said[bool(below) :]:  # the table above has the first one of a group
+    for paragraph in said:
         yield from ("", _OPTION_NAME.sub(r"`\g<0>`", paragraph))
     options = [told for _, told in _options(command) if told != _HELP]
     if below:
@@ -693,7 +701,7 @@ _MODULES = {
     "testing": "A broker with faults for [your tests](testing-pipelines.md).",
 }
 """What a module of `eoslog.__all__` is for."""
-_RETURNED = {"ErrorCode", "Served", "Watch"}
+_RETURNED = {"ErrorCode", "Fault", "Faults", "Served", "Watch"}
 """Classes that users do not make."""
 _ONLY_MADE = {"Merge"}
 """Classes that users make, and do not call."""
@@ -706,9 +714,9 @@ def api_page() -> str:
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
-        "What this page names is public. Everything else may change without notice. Sources and sinks have no"
-        ' functions: `format("eoslog")` and its [options](connector-options.md) are their interface. Audits'
-        " and take-overs are [commands](commands.md), with `--json`.",
+        "What this page names is public; everything else may change without notice. Sources and sinks are"
+        ' `format("eoslog")` with [options](connector-options.md). Audits and take-overs are'
+        " [commands](commands.md) with `--json`.",
         "",
         "## eoslog",
         *_function("register", eoslog.register),
@@ -732,16 +740,16 @@ def _told(name: str, what: Any) -> list[str]:
         if (
             attribute.startswith("_")
             or name in _ONLY_MADE
-            or not (callable(found) or isinstance(found, property))
+            or not (callable(found) or isinstance(found, property | cached_property))
         ):
             continue
-        signature = "" if isinstance(found, property) else _signature(found, method=True)
+        signature = _signature(found, method=True) if callable(found) else ""
         lines += ["", f"**`{attribute}{signature}`**", "", *_doc(found)]
     return lines
 
 
 def _function(name: str, what: Any) -> list[str]:
-    return ["", f"### {name}", "", "```text", f"{name}{_signature(what)}", "```", "", *_doc(what)]
+    return ["", f"### {name}", "", f"**`{name}{_signature(what)}`**", "", *_doc(what)]
 
 
 class _Plain(str):
@@ -753,13 +761,22 @@ class _Plain(str):
 
 def _signature(what: Any, *, method: bool = False) -> str:
     found = inspect.signature(what)
-    plain = [
-        one if one.annotation is one.empty else one.replace(annotation=_Plain(_text(one.annotation)))
-        for one in list(found.parameters.values())[method:]
-    ]
+    plain = [_parameter(one) for one in list(found.parameters.values())[method:]]
     returned = found.return_annotation
-    end = returned if returned is found.empty else _Plain(_text(returned))
-    return str(found.replace(parameters=plain, return_annotation=end))
+    made = inspect.isclass(what) or returned is found.empty
+    return str(
+        found.replace(parameters=plain, return_annotation=found.empty if made else _Plain(_text(returned)))
+    )
+
+
+def _parameter(one: inspect.Parameter) -> inspect.Parameter:
+    """As a signature shows it: without what its default tells of its type."""
+    if isinstance(one.default, signal.Signals):
+        return one.replace(default=_Plain(one.default.name), annotation=one.empty)
+    if one.annotation is one.empty or isinstance(one.default, bool | int | float | str):
+        return one.replace(annotation=one.empty)
+    text = _text(one.annotation)
+    return one.replace(annotation=_Plain(text.removesuffix(" | None") if one.default is None else text))
 
 
 def _text(annotation: Any) -> str:

@@ -74,9 +74,7 @@ class RegistryError(AvroError):
 
 
 class Decoded(NamedTuple):
-    """The result of decoding. `values`: structs, null for a message that is null or bad. `errors`: texts,
-    null for one that is not bad.
-    """
+    """Structs, null for a message that is null or bad; and why a message is bad, else null."""
 
     values: pa.Array
     errors: pa.Array
@@ -84,7 +82,7 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A schema registry. `authorization` is the HTTP header of that name, if the registry needs one."""
+    """A schema registry. `authorization`: the HTTP header of that name."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)
@@ -95,9 +93,7 @@ class SchemaRegistry:
         return _schema(self, number)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Register a schema under a subject, and return its id. Raises AvroError, for instance if the schema
-        is not compatible with the subject's others.
-        """
+        """Register a schema, and return its id. Raises AvroError, also if the subject's others forbid it."""
         return _registered(self, subject, json.dumps(schema))
 
     def ask(self, path: str, body: object = None) -> Any:
@@ -136,8 +132,8 @@ def decode(
 ) -> pa.Array:
     """Decode binary messages to structs of the reader's schema; null stays null.
 
-    Raises AvroError for the first bad message. With on_error="null" bad messages become null, and the only
-    error is a registry that does not answer (RegistryError). `try_decode` also returns the reasons.
+    Raises AvroError for the first bad message. With on_error="null" it becomes null, and only RegistryError
+    is raised.
     """
     if on_error not in ("raise", "null"):
         raise ValueError(f"on_error cannot be {on_error!r}: give raise or null")
@@ -149,7 +145,7 @@ def decode(
 
 
 def try_decode(messages: pa.Array, registry: SchemaRegistry, reader: Schema) -> Decoded:
-    """The same, with the reason for each bad message, whose row can go to a dead letter topic. Raises
+    """Decode, with the reason for each bad message: its row can go to a dead letter topic. Raises
     RegistryError.
     """
     parsed = fastavro.parse_schema(reader)
@@ -170,8 +166,8 @@ def try_decode(messages: pa.Array, registry: SchemaRegistry, reader: Schema) -> 
 
 
 def encode(records: pa.Array, registry: SchemaRegistry, subject: str, schema: Schema) -> pa.Array:
-    """Encode structs with exactly the schema's fields to binary messages of that schema, which is registered
-    under the subject; null stays null. Raises AvroError.
+    """Encode structs with exactly the schema's fields to binary messages; null stays null. The schema is
+    registered under the subject. Raises AvroError.
     """
     number, parsed = registry.register(subject, schema), fastavro.parse_schema(schema)
     rows = [

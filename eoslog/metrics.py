@@ -391,7 +391,7 @@ class _Hearing:
 
 
 class Watch:
-    """Watches the queries of a session's application, those that run and those to come, until `close`."""
+    """Watches all queries of a session's application until `close`."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Raises RuntimeError if the program already watches this application."""
@@ -427,7 +427,7 @@ def _hear(spark: SparkSession, metrics: QueryMetrics) -> _Hearing | None:
 
 
 class Served:
-    """Metrics that are served. `address` is where, `metrics` what they show."""
+    """Metrics that are served: `address` is where, `metrics` what."""
 
     def __init__(self, watch: Watch, stop: Callable[[], None], address: tuple[str, int]) -> None:
         self._watch, self._stop, self.address, self.metrics = watch, stop, address, watch.metrics
@@ -462,14 +462,12 @@ def serve(
     registry: CollectorRegistry | None = None,
     linger: float = 30,
 ) -> Served:
-    """Serve metrics of all streaming queries of the session's application at `http://HOST:PORT/metrics`.
+    """Serve metrics of all streaming queries of the session's application at `http://HOST:PORT/metrics`,
+    without authentication.
 
-    `listen` is HOST:PORT, port 0: any free one. `registry`: where a program has metrics of its own, which are
-    then served beside these. `linger`: for so many seconds a program that ends after a query has failed waits
-    for the page to be read once, as an alert cannot come of an error that nobody has seen. There is no
-    authentication: bind it to an address that only your monitoring reaches. It needs
-    `eoslog[metrics]`. Raises ValueError, OSError (address in use), RuntimeError (this application is served
-    already).
+    `listen`: HOST:PORT, port 0: any free one. `registry`: metrics of the program's own, served beside these.
+    `linger`: how many seconds the end of a program with a failed query waits for the page to be read. Needs
+    `eoslog[metrics]`. Raises ValueError, OSError (address in use), RuntimeError (served already).
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
@@ -512,9 +510,8 @@ class _Collector:
 def instrument(spark: SparkSession, provider: MeterProvider | None = None) -> Watch:
     """Give the same metrics to OpenTelemetry, as observable instruments of the meter `eoslog`.
 
-    `provider`: None for the program's own (`opentelemetry.metrics.get_meter_provider`). Names and labels are
-    those of Prometheus, without `_total`; of batch_seconds there is the sum, a counter. It needs
-    `eoslog[metrics]`. Raises RuntimeError (this application is watched already).
+    `provider`: None for the program's own. Names and labels are those of Prometheus, without `_total`; of
+    batch_seconds the sum, a counter. Needs `eoslog[metrics]`. Raises RuntimeError (watched already).
     """
     from opentelemetry.metrics import Observation, get_meter_provider
 

@@ -491,7 +491,7 @@ class TopicOptions:
     log_dirs_throttled_rate: int = option(
         INT64_MAX,
         "replica.alter.log.dirs.io.max.bytes.per.second",
-        "bytes a second between data directories; without effect: there is only one",
+        "bytes a second between data directories; without effect: there is only one directory",
         dynamic=True,
     )
     cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")

@@ -52,11 +52,10 @@ class SourceLag(NamedTuple):
 
 
 def offsets_behind_latest(progress: Mapping[str, Any]) -> list[SourceLag | None]:
-    """How far each source of a query's progress (`query.lastProgress`) is behind; None: unknown.
+    """How far each source of `query.lastProgress` is behind; None: unknown. Spark's Kafka source calls it
+    minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest.
 
-    The same as minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of Spark's Kafka
-    source. Offsets count markers and aborted records too. PySpark 4.0 and 4.1 report the end of the batch as
-    `latestOffset`: the lag reads 0 there.
+    Markers and aborted records count. On PySpark 4.0 and 4.1 the lag reads 0.
     """
     return [_behind(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
 

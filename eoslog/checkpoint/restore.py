@@ -51,7 +51,7 @@ _LOGS = ("offsets/", "commits/")
 
 class Restored(NamedTuple):
     """What was restored. `batch`: the one that Spark runs with the saved state; `decided`: the last decided
-    one. After an edit or a take-over that is the one before it."""
+    one, or, after an edit or a take-over, the one before it."""
 
     checkpoint: str
     query: str
@@ -123,12 +123,11 @@ def restore(
 
 
 def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | None:
-    """Restore a query's checkpoint if there is none at `location`, or do nothing. Call it before the query is
-    started. It stops a driver that still runs the query.
+    """Restore a query's checkpoint if there is none at `location`. Call it before the query is started; a
+    driver that still runs the query is stopped.
 
-    `options`: those of the query's writer. Returns what was restored; None: the checkpoint is there, or the
-    query has decided nothing. Raises OptionError, NotRestorable, CheckpointUnreadable, CommitFault,
-    KafkaError.
+    `options`: those of the query's writer. Returns None if the checkpoint is there, or the query has decided
+    nothing. Raises OptionError, NotRestorable, CheckpointUnreadable, CommitFault, KafkaError.
     """
     given = sink_options({**options, "checkpointLocation": location}, stream=True)
     if given.state is None or given.transactional_id is None:

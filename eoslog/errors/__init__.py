@@ -47,8 +47,8 @@ class BrokerUnreachable(EoslogError, ConnectionError):
 
 
 class AuthenticationRefused(EoslogError):
-    """Client and broker do not trust each other: credentials, certificates or mechanism. Another try would
-    not help. The message says which, and contains no secret."""
+    """Credentials, certificates or mechanism are refused, and another try would not help. The message says
+    which, and contains no secret."""
 
 
 class ConnectionLost(EoslogError, ConnectionError):
@@ -100,7 +100,7 @@ ADVICE: dict[int, str] = {
 
 
 class RefusedByBroker(KafkaError):
-    """A broker refused a request. The message says which request, for what, why, and what to do about it."""
+    """A broker refused a request. The message says which, for what, why, and what to do."""
 
     def __str__(self) -> str:
         advice = ADVICE.get(self.code)
@@ -127,10 +127,10 @@ class ProduceFailed(EoslogError):
 
 
 class OffsetsGone(EoslogError):
-    """Records of a planned range are no longer in the log, or never were.
+    """Records of a planned range are not in the log.
 
-    `earliest` and `latest` are the partition's bounds at that time, -1 if unknown. `behind`: the first offset
-    after the missing ones if they are missing in the middle of the log; else -1.
+    `earliest`, `latest`: the partition's bounds at that time, -1 if unknown. `behind`: the first offset after
+    records that are missing in the middle of the log, else -1.
     """
 
     def __init__(self, message: str, earliest: int = -1, latest: int = -1, behind: int = -1) -> None:

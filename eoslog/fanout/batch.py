@@ -74,8 +74,7 @@ def fanout(
     """A function for `foreachBatch` that brings each micro-batch to all places of `to`, in each once.
 
     `name` stands in the tables' marks and the topics' tokens: one name, one checkpoint. `accept_other_rows`:
-    a batch that may have other rows than when it was first tried; places that have it keep it. Raises
-    OptionError.
+    a batch that may have other rows than at its first try; places that have it keep it. Raises OptionError.
     """
     tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget | PostgresTarget)]
     topics = [one for one in to if isinstance(one, TopicTarget)]
@@ -99,7 +98,8 @@ def fanout(
 
 def table_at(text: str) -> Table:
     """A table by its name on the command line: delta:PATH, iceberg:CATALOG.NAMESPACE.TABLE,
-    postgres:SCHEMA.TABLE (of the database that libpq's environment variables name). Raises OptionError."""
+    postgres:SCHEMA.TABLE (libpq's environment variables name the database). Raises OptionError.
+    """
     kind, _, name = text.partition(":")
     if kind == "delta":
         return delta(name)

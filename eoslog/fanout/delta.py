@@ -307,11 +307,11 @@ def delta(
     since: int | None = None,
     merge: Merge | None = None,
 ) -> DeltaTarget:
-    """A Delta table at a path or URI that driver and executors reach; created by batch 0 if it is not there.
+    """A Delta table at a path or URI that driver and executors reach; batch 0 creates it if it is not there.
 
-    `storage_options`: those of deltalake. `transform` makes the table's columns. `since`: the number of the
-    batch from which on the table takes part in a query that already runs. `merge`: the rows are changes of
-    rows by key. Raises OptionError.
+    `storage_options`: those of deltalake. `transform` makes the table's columns. `since`: the first batch in
+    which the table takes part, of a query that already runs. `merge`: rows are changes by key. Raises
+    OptionError.
     """
     library("deltalake", "delta")
     if not isinstance(uri, str) or not uri:

@@ -231,8 +231,8 @@ def iceberg(
 ) -> IcebergTarget:
     """An Iceberg table, `namespace.table`; batch 0 creates it, without partitions, if it is not there.
 
-    `catalog`: pyiceberg's properties of the catalog (`type`, `uri`, `warehouse`, ...). `transform` makes the
-    table's columns. `since`, `merge`: as for `delta`. Raises OptionError.
+    `catalog`: pyiceberg's properties (`type`, `uri`, `warehouse`, ...). Others as for `delta`. Raises
+    OptionError.
     """
     library("pyiceberg.catalog", "iceberg")
     if not isinstance(identifier, str) or "." not in identifier:

@@ -39,10 +39,9 @@ class Matched(NamedTuple):
 class Merge:
     """How a place takes changes.
 
-    `keys`: the columns that name a row. `order`: the columns that say which of two changes of a key is
-    newer, the first one first; they stay in the table. `operation`: a column with a word of `upserts` or of
-    `deletes`, which is not in the table; the words are Debezium's unless given. None: each row is an upsert.
-    Raises OptionError.
+    `keys`: columns that name a row. `order`: columns that say which of two changes of a key is newer, the
+    first one first; they stay in the table. `operation`: a column with a word of `upserts` or `deletes`,
+    which is not in the table; None: each row is an upsert. Raises OptionError.
     """
 
     keys: Sequence[str]
@@ -196,12 +195,12 @@ def _differs(one: pa.Table, two: pa.Table, names: Sequence[str]) -> np.ndarray[A
 
 
 def debezium(columns: str) -> Callable[[DataFrame], DataFrame]:
-    """A transform of a topic's rows with Debezium's envelope in JSON (with its schema beside, or without) for
+    """A transform of rows with Debezium's envelope in JSON (with its schema beside, or without) for
     `Merge(keys, order=["offset"], operation="op")`.
 
     `columns`: those of the source's table, as DDL ("id long, name string"); `op`, `partition` and `offset`
-    join them, so that a row says which record it is. A delete has the columns of `before`. Tombstones are
-    left out. A value that is no such JSON fails the batch.
+    join them. A delete has the columns of `before`; tombstones are left out. A value that is no such JSON
+    fails the batch.
     """
 
     def flat(rows: DataFrame) -> DataFrame:

@@ -439,12 +439,11 @@ def postgres(
     transform: Transform | None = None,
     since: int | None = None,
 ) -> PostgresTarget:
-    """A table of a PostgreSQL database, `schema.table`; batch 0 creates it if it is not there.
+    """A PostgreSQL table, `schema.table`; batch 0 creates it if it is not there.
 
-    `conninfo`: libpq's connection string or URL, without a password: libpq reads it from PGPASSFILE or the
-    file that `passfile` names. "": libpq's environment variables. Executors reach the server by it as the
-    driver does. `merge`: rows are changes, upserts and deletes by key; without it they are appended.
-    `transform` makes the table's columns. `since`: as for `delta`. Raises OptionError.
+    `conninfo`: libpq's connection string or URL, for driver and executors; "": libpq's environment variables.
+    It has no password: libpq reads that from PGPASSFILE or the file that `passfile` names. Others as for
+    `delta`; without `merge` rows are appended. Raises OptionError.
     """
     library("psycopg", "postgres")
     schema, _, name = table.rpartition(".") if isinstance(table, str) else ("", "", "")

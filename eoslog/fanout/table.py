@@ -91,8 +91,8 @@ def check(table: Table, mark: Mark, rows: Rows, batch: Batch) -> None:
 
 
 def marked_ends(table: Table, name: str, query_id: str) -> Planned | None:
-    """The plan of the last batch that a table has of a query (the id in its checkpoint's `metadata`) under
-    the fan-out's name. None: it has none, or its mark does not say the plan any more.
+    """The plan of the last batch that a table has of a query, under the fan-out's name. `query_id`: the id in
+    the checkpoint's `metadata`. None: it has none, or its mark does not say the plan any more.
 
     Raises FanoutStopped if another query has written it, or the table is gone.
     """

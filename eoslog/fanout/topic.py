@@ -40,8 +40,9 @@ class TopicTarget:
 
 
 def topic(name: str, options: Mapping[str, str], transform: Transform | None = None) -> TopicTarget:
-    """A topic. `options`: those of `format("eoslog")`, at least kafka.bootstrap.servers; `transform` makes
-    the columns key and value (and headers, partition) of a batch. Raises OptionError."""
+    """A topic. `options`: those of `format("eoslog")`, at least kafka.bootstrap.servers. `transform` makes
+    the columns key and value (and headers, partition). Raises OptionError.
+    """
     if not isinstance(name, str) or not name:
         raise OptionError(f"topic({name!r}): name a topic")
     set_here = sorted(set(_OURS) & set(options))

@@ -28,7 +28,12 @@ _TRIES = 50
 
 
 class EmbeddedBroker:
-    """A broker for one test. A context manager; `start` and `stop` do the same by hand."""
+    """A broker for one test: a context manager, or by hand `start` and `stop`.
+
+    `data`: a directory to keep; by default a temporary one. `flush`: fsync or os. `config`: broker options.
+    `timeout`: seconds to become ready or to stop. `in_thread`: run in a thread of this process. `faults`:
+    allow faults; a broker in a thread always does.
+    """
 
     def __init__(
         self,
@@ -42,12 +47,6 @@ class EmbeddedBroker:
         in_thread: bool = False,
         faults: bool = False,
     ) -> None:
-        """`data`: a directory to use and keep; by default a temporary one that is deleted with the context.
-
-        `config`: broker options by Kafka's names. `timeout`: seconds to become ready or to stop. `in_thread`:
-        run in a thread of this process instead of a process of its own. `faults`: allow faults on demand, see
-        `faults`; a broker in a thread always allows them.
-        """
         self._temporary = data is None
         self.data = Path(data if data is not None else tempfile.mkdtemp(prefix="eoslog-"))
         self.host, self.port = "127.0.0.1", port
@@ -71,7 +70,7 @@ class EmbeddedBroker:
 
     @cached_property
     def faults(self) -> Faults:
-        """The faults to cause, see `eoslog.testing.faults`. Raises BrokerFailed if it has none."""
+        """The faults to cause. Raises BrokerFailed if it allows none."""
         if not self._faulty:
             raise BrokerFailed("this broker runs without faults: use EmbeddedBroker(faults=True)")
         return Faults(self._send)
@@ -130,15 +129,15 @@ class EmbeddedBroker:
         return BrokerProcess(settings, commands if self._faulty else None)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, or the like in a thread: it cannot save anything."""
+        """Kill it with SIGKILL, or the like in a thread."""
         self._ended().kill()
 
     def lose_unsynced(self, keep: Literal["nothing", "some"] = "nothing", seed: int = 0) -> None:
-        """Cut the power: the broker dies, and its files lose what it wrote and did not sync.
+        """Cut the power: the broker dies, and its files lose what was not synced. `start` turns it on.
 
-        With `keep` "some" a random part of that has reached the disk: of each file the first few writes, the
-        next one torn; of each directory the first few changes. The same `seed` gives the same result. Needs
-        `faults=True`. `start` turns the power on again.
+        With keep="some" a random part of that has reached the disk, the same for the same `seed`: of each
+        file the first few writes, the next one torn; of each directory the first few changes. Needs
+        `faults=True`.
         """
         if not self._faulty:
             raise BrokerFailed("this broker cannot lose its power: use EmbeddedBroker(faults=True)")
@@ -149,15 +148,14 @@ class EmbeddedBroker:
         return self._ended().stop(number)
 
     def restart(self) -> Self:
-        """Start again on the same directory and port; first stops the broker if it is running."""
+        """Stop it if it runs, and start again on the same directory and port."""
         if self._life is not None:
             self.stop()
         return self.start()
 
     def output(self) -> str:
-        """What the broker has written to standard error since its latest start; at most the first MiB.
-
-        Empty for a broker in a thread, which logs to this process's logging.
+        """What it has written to standard error since its latest start, at most the first MiB. Empty in a
+        thread, which logs to this process's logging.
         """
         return "" if self._latest is None else self._latest.output()
 

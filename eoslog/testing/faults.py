@@ -34,12 +34,12 @@ class Fault:
 
     @property
     def happened(self) -> int:
-        """How often it has happened, since the running broker started."""
+        """How often it has happened since the running broker started."""
         times: int = self._send({"do": "happened", "number": self._number})
         return times
 
     def wait(self, times: int = 1, timeout: float = 10.0) -> None:
-        """Return when it has happened `times` times. Raises FaultTimeout after `timeout` seconds."""
+        """Return when it has happened `times` times. Raises FaultTimeout."""
         deadline = time.monotonic() + timeout
         while (seen := self.happened) < times:
             if time.monotonic() > deadline:
@@ -47,16 +47,15 @@ class Fault:
             time.sleep(0.005)
 
     def disarm(self) -> None:
-        """End it: it will not happen (again)."""
+        """End it."""
         self._send({"do": "disarm", "number": self._number})
 
 
 class Faults:
     """Faults of requests, of connections, of the disk and of the power.
 
-    Common arguments: `api` is Kafka's name ("Produce", "EndTxn"; None: every API). `nth` counts matching
-    requests or calls from now on, beginning with 1. `times` is how many are affected from there on (0: all).
-    `client_id` limits the fault to one client.
+    `api`: Kafka's name ("Produce", "EndTxn"); None: every API. `nth` counts matching requests or calls from
+    now on, from 1. `times`: how many are affected from there on; 0: all. `client_id`: of this client alone.
     """
 
     def __init__(self, send: Send) -> None:
@@ -76,8 +75,8 @@ class Faults:
     ) -> Fault:
         """Lose a request: it is not carried out.
 
-        The connection ends, since TCP never loses a single request. With `cut` false it stays open, but none
-        of its later requests is carried out or answered, as behind a dead network.
+        The connection ends, as TCP loses no single request. With `cut` false it stays open, but none of its
+        later requests is carried out or answered.
         """
         return self._arm("drop request", api, nth, times, client_id, cut=cut)
 
@@ -90,10 +89,9 @@ class Faults:
         client_id: str | None = None,
         cut: bool = True,
     ) -> Fault:
-        """Lose an answer: the request is carried out, but the client does not learn of it.
+        """Lose an answer: the request is carried out.
 
-        The connection ends. With `cut` false it stays open: its later requests are carried out, and never
-        answered.
+        The connection ends. With `cut` false it stays open: later requests are carried out, never answered.
         """
         return self._arm("drop answer", api, nth, times, client_id, cut=cut)
 
@@ -118,7 +116,7 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Carry out a request now and answer it later; later answers of the connection wait, too."""
+        """Answer a request later; later answers of the connection wait, too."""
         return self._arm("delay answer", api, nth, times, client_id, seconds=seconds)
 
     def answer_error(
@@ -133,8 +131,7 @@ class Faults:
     ) -> Fault:
         """Answer an error where the API has one: for the whole request, or for each part of it.
 
-        The request is not carried out. With `carried_out` it is, and the error is false, as after a time-out
-        of a request that succeeded.
+        With `carried_out` the request is carried out, as after a time-out.
         """
         return self._arm("answer error", api, nth, times, client_id, code=int(code), carried_out=carried_out)
 
@@ -162,15 +159,14 @@ class Faults:
     # -- the disk ------------------------------------------------------------------------------
 
     def fail_write(self, nth: int = 1, errno: int = errors.EIO, *, times: int = 1, path: str = "") -> Fault:
-        """Fail a write to a file whose path contains `path`; nothing of it is written.
-
-        Paths are relative to the data directory: "/orders-0/" is a partition, ".log" its segments.
+        """Fail a write to a file; nothing of it is written. `path`: a part of its path below the data
+        directory, as "/orders-0/" or ".log".
         """
         what = f"fail write {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="write", nth=nth, times=times, path=path, error=errno)
 
     def fail_fsync(self, nth: int = 1, errno: int = errors.EIO, *, times: int = 1, path: str = "") -> Fault:
-        """Fail a sync of a file or directory whose path contains `path`."""
+        """Fail a sync of a file or directory."""
         what = f"fail fsync {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="sync", nth=nth, times=times, path=path, error=errno)
 
@@ -185,10 +181,7 @@ class Faults:
         return self._armed("arm_disk", what, call="sync", nth=nth, times=times, path=path, seconds=seconds)
 
     def disk_full(self, after_bytes: int = 0) -> Fault:
-        """Let the disk be full (ENOSPC) after this many more bytes; `disarm` frees space again.
-
-        It happens at each write of which nothing fits any more.
-        """
+        """Let the disk be full (ENOSPC) after this many more bytes; `disarm` frees space."""
         return self._armed("disk_full", f"disk full after {after_bytes} bytes", size=after_bytes)
 
     def disarm(self) -> None:
