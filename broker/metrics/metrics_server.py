@@ -1,7 +1,7 @@
 """The pages `/metrics` (Prometheus's text format), `/healthz` and `/readyz`, served by a thread of their own.
 
 Imported only where metrics.listen is set. For a request the event loop takes one snapshot of the broker; the
-thread makes the text. `FAMILIES` is the one table of what is shown; docs/operating.md repeats it.
+thread makes the text. `FAMILIES` is the one table of what is shown; docs/transactions.md repeats it.
 """
 
 from __future__ import annotations

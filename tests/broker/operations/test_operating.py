@@ -412,9 +412,10 @@ def test_a_rebalance_is_told() -> None:
 
 
 # -- docs/operating.md ---------------------------------------------------------------------------
-# docs/operating.md: its commands run as they stand there, and its table is that of the code.
+# docs/operating.md: its commands run as they stand there; the table in transactions.md is that of the code.
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
+DETAILS = PAGE.with_name("transactions.md")
 ORDERS = "a:one\nb:two\na:three\n"
 OFFLINE = ("backup", "broker", "log")
 
@@ -480,7 +481,7 @@ def metrics_table() -> str:
 
 
 def test_the_table_of_metrics_is_that_of_the_code() -> None:
-    found = re.search(r"<!-- metrics:.*?-->\n(.*?)\n?<!-- end -->", PAGE.read_text(), re.S)
+    found = re.search(r"<!-- metrics:.*?-->\n(.*?)\n?<!-- end -->", DETAILS.read_text(), re.S)
     assert found is not None
     assert found[1].strip() == metrics_table()
 
