@@ -420,6 +420,7 @@ _TOLD_ON = {
     "shadow.of": "[Release a new version](shadow.md)",
     "start.accepted": "[Its words](errors/checkpoint.md#the-word-of-startaccepted)",
     "write.token": "[Batch jobs](batch.md)",
+    "on.lost.transaction": "[Recover](recovering.md#decided-rows-are-lost)",
     "state.topic": "[Save state](state.md)",
     "decision.topic": "[Hidden topics](cluster.md#internal-topics-that-are-hidden)",
     "progress.log": "[Monitor](monitoring.md#a-line-for-each-micro-batch)",
@@ -763,7 +764,7 @@ def _signature(what: Any, *, method: bool = False) -> str:
     found = inspect.signature(what)
     plain = [_parameter(one) for one in list(found.parameters.values())[method:]]
     returned = found.return_annotation
-    made = inspect.isclass(what) or returned is found.empty
+    made = inspect.isclass(what) or returned in (found.empty, None, "None")
     return str(
         found.replace(parameters=plain, return_annotation=found.empty if made else _Plain(_text(returned)))
     )

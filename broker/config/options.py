@@ -47,7 +47,7 @@ class SecurityOptions:
         "", "ssl.truststore.password", "password of a JKS or PKCS12 trust store", secret=True
     )
     ssl_truststore_certificates: str = option(
-        "", "ssl.truststore.certificates", "those certificates themselves, in place of a file", secret=True
+        "", "ssl.truststore.certificates", "trusted certificates themselves, in place of a file", secret=True
     )
     ssl_client_auth: str = option(
         "none",
@@ -97,14 +97,20 @@ class SecurityOptions:
         "", "sasl.oauthbearer.jwks.endpoint.url", "http(s) or file URL of the keys that sign tokens (JWKS)"
     )
     oauth_jwks_refresh_ms: int = option(
-        3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", "how often the keys are read again", low=1
+        3_600_000,
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "how often the keys of tokens are read again",
+        low=1,
     )
     oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "required issuer of a token (iss)")
     oauth_audience: str = option(
         "", "sasl.oauthbearer.expected.audience", "accepted audiences of a token (aud), by commas"
     )
     oauth_clock_skew_s: int = option(
-        30, "sasl.oauthbearer.clock.skew.seconds", "allowed difference between the clocks", high=86_400
+        30,
+        "sasl.oauthbearer.clock.skew.seconds",
+        "allowed difference of clocks, in a token's times",
+        high=86_400,
     )
     oauth_subject_claim: str = option("sub", "sasl.oauthbearer.sub.claim.name", "claim that names the user")
     oauth_scope_claim: str = option(
@@ -131,7 +137,9 @@ class NetworkOptions:
     """Where the broker listens, and the limits for clients."""
 
     host: str = option("127.0.0.1", "listen.host", "address to listen on, if listeners is not set")
-    port: int = option(9092, "listen.port", "port to listen on, as above; 0: a free one", high=65535)
+    port: int = option(
+        9092, "listen.port", "port to listen on, if listeners is not set; 0: a free one", high=65535
+    )
     listeners: str = option(
         "",
         "listeners",
@@ -176,7 +184,7 @@ class NetworkOptions:
     max_connections_per_ip_overrides: str = option(
         "",
         "max.connections.per.ip.overrides",
-        "the same for some addresses or names of machines, as ADDRESS:NUMBER,...",
+        "max.connections.per.ip of some addresses or names of machines",
         pattern=r"([^,]+:[0-9]{1,9}(,[^,]+:[0-9]{1,9})*,?)?",
         hint="ADDRESS:NUMBER,...",
         dynamic=True,
@@ -330,7 +338,7 @@ class StorageOptions:
     scrub_bytes_per_second: int = option(
         32 << 20,
         "log.scrub.bytes.per.second",
-        "how fast segments that no start has read are checked for damage; 0: never",
+        "how fast segments that the start did not read are checked for damage; 0: never",
         low=0,
         dynamic=True,
     )

@@ -95,8 +95,8 @@ NO_EFFECT: dict[str, str] = {
     "kafka.compression.gzip.level": _LEVEL,
     "kafka.compression.lz4.level": _LEVEL,
     "kafka.compression.zstd.level": _LEVEL,
-    "kafka.max.poll.records": "an answer's records are passed to Spark as they come: see "
-    "kafka.max.partition.fetch.bytes, maxOffsetsPerTrigger and maxRecordsPerPartition",
+    "kafka.max.poll.records": "records are passed to Spark as they come; maxOffsetsPerTrigger and "
+    "maxRecordsPerPartition bound a batch and its tasks",
     "kafka.max.poll.interval.ms": _NO_MEMBER,
     "kafka.session.timeout.ms": _NO_MEMBER,
     "kafka.heartbeat.interval.ms": _NO_MEMBER,

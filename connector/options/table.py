@@ -98,15 +98,15 @@ TABLE: tuple[Option, ...] = (
     Option("startingOffsets", OptionType.OFFSETS, None, Use.SOURCE,
            "Where a batch or a new stream begins: earliest (default of batches), latest (default of "
            "streams), an offset for each partition (-2: earliest, -1: latest), or committed: the offsets of "
-           "kafka.group.id. A line of a checkpoint's offset log may be given unchanged: its topics, cluster "
-           "and leader epochs are compared.",
-           differs="Only eoslog has committed. Names that do not match subscribe or assign are refused when "
-                   "the options are read."),
+           "kafka.group.id. Also a line of a checkpoint's offset log: its topics, cluster and leader epochs "
+           "are compared.",
+           differs="Only eoslog has committed. Names outside of subscribe or assign are refused when the "
+                   "options are read."),
     Option("startingTimestamp", OptionType.TIME, None, Use.SOURCE,
            "Begin at each partition's first record of this time or later. Overrides "
            "startingOffsetsByTimestamp and startingOffsets."),
     Option("startingOffsetsByTimestamp", OptionType.TIMES, None, Use.SOURCE,
-           "The same with a time for each partition. Overrides startingOffsets."),
+           "As startingTimestamp, with a time for each partition. Overrides startingOffsets."),
     Option("startingOffsetsByTimestampStrategy", OptionType.CHOICE, "error", Use.SOURCE,
            "If all records are older than the starting time: fail, or begin at the latest offset.",
            ("error", "latest"), needs=("startingTimestamp", "startingOffsetsByTimestamp")),
@@ -120,12 +120,12 @@ TABLE: tuple[Option, ...] = (
            "endingOffsets.",
            differs="Refused in a stream; Spark's connector ignores it there."),
     Option("endingOffsetsByTimestamp", OptionType.TIMES, None, Use.READ,
-           "The same with a time for each partition. Overrides endingOffsets."),
+           "As endingTimestamp, with a time for each partition. Overrides endingOffsets."),
     Option("minOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
            "A micro-batch waits for this many offsets, or until maxTriggerDelay is over.",
            field="min_offsets"),
     Option("maxTriggerDelay", OptionType.DURATION, 900_000, Use.READ_STREAM,
-           "The longest such wait.",
+           "The longest wait for minOffsetsPerTrigger.",
            field="max_delay_ms", needs=("minOffsetsPerTrigger",)),
     Option("maxOffsetsPerTrigger", OptionType.COUNT, None, Use.READ_STREAM,
            "The most offsets in a micro-batch, shared among partitions by backlog. Markers and aborted "
@@ -134,36 +134,36 @@ TABLE: tuple[Option, ...] = (
     Option("minPartitions", OptionType.COUNT, None, Use.SOURCE,
            "Split large partitions, so that a batch has at least about this many tasks.",
            field="min_partitions",
-           differs="Ranges may be split in other places."),
+           differs="Ranges may be split elsewhere."),
     Option("maxRecordsPerPartition", OptionType.COUNT, None, Use.SOURCE,
            "Split partitions, so that no task reads more offsets.",
            field="max_records",
-           differs="Ranges may be split in other places."),
+           differs="Ranges may be split elsewhere."),
     Option("small.batch.max.offsets", OptionType.LIMIT, 1000, Use.READ_STREAM,
            "The stream's own process reads a micro-batch of up to this many offsets, and passes it to Spark "
            "as one task. 0: tasks always read, as they do with minPartitions, maxRecordsPerPartition or "
            "kafka.client.rack.",
            field="small_offsets"),
     Option("small.batch.max.bytes", OptionType.BYTES, 1_048_576, Use.READ_STREAM,
-           "The same limit in bytes: of what is fetched, and of its unpacked records.",
+           "As small.batch.max.offsets, in bytes: of what is fetched, and of its unpacked records.",
            field="small_bytes"),
     Option("filter.push.down", OptionType.CHOICE, "auto", Use.READ,
-           "With spark.sql.python.filterPushdown.enabled: read less for a query's filters. auto: only where "
-           "Spark plans each scan by its own filters, which is after 4.3. true: always; up to 4.3 all scans "
-           "of one load() then get the rows of one filter, so scan it once.",
+           "Read less for a query's filters, with spark.sql.python.filterPushdown.enabled. auto: only after "
+           "Spark 4.3, which plans each scan by its own filters. true: always; up to 4.3 only for a load() "
+           "that is scanned once.",
            ("auto", "true", "false"), field="push_down"),
     Option("timestamp.upper.bound.force.push.down", OptionType.BOOL, False, Use.READ,
-           "With filters pushed down: stop at the first record that is too late for a filter on timestamp. "
-           "Give true only if timestamps rise with offsets in every partition: else rows are missing. Topics "
-           "with message.timestamp.type=LogAppendTime do so anyway.",
+           "With filters pushed down: stop at the first record that is too late for a filter on timestamp, "
+           "as topics with message.timestamp.type=LogAppendTime do anyway. Rows are missing where timestamps "
+           "do not rise with offsets.",
            field="times_rise"),
     Option("includeHeaders", OptionType.BOOL, False, Use.SOURCE, "Adds the column headers.", field="headers"),
     Option("failOnDataLoss", OptionType.BOOL, True, Use.SOURCE,
-           "Stop if records of the range are gone: by retention, or as topics were deleted or created again. "
-           "false: warn, and go on with the others.",
+           "Stop if records of the range are gone: by retention, or with a topic that was deleted or created "
+           "again. false: warn, and go on with the others.",
            field="fail_on_data_loss",
-           differs="Stops for every topic that was created again; Spark's connector only if the new one ends "
-                   "before the query's position. With false the new topic is read from its beginning."),
+           differs="Stops for every topic that was created again, not only if it ends before the query's "
+                   "position. With false it is read from its beginning."),
     Option("cluster.moved.to", OptionType.TEXT, None, Use.READ_STREAM,
            "The id of the cluster to which topics were moved with unchanged offsets. Without it a checkpoint "
            "of another cluster stops the query.",
@@ -173,12 +173,12 @@ TABLE: tuple[Option, ...] = (
            "given.",
            sparks="spark.network.timeout (120 s)"),
     Option("fetchOffset.numRetries", OptionType.COUNT, 3, Use.SOURCE,
-           "How often to ask for the log's end before one below the query's position is accepted: a new "
+           "How many requests for the log's end, before one below the query's position is accepted: a new "
            "leader may not know it yet.",
            field="end_tries",
            differs="Failures of the connection are retried for kafka.default.api.timeout.ms."),
     Option("fetchOffset.retryIntervalMs", OptionType.MILLIS, 1_000, Use.SOURCE,
-           "The pause between these requests.",
+           "The pause between requests of fetchOffset.numRetries.",
            field="end_pause_ms"),
     Option("kafka.isolation.level", OptionType.CHOICE, "read_committed", Use.SOURCE,
            "read_committed hides records of open and aborted transactions. Exactly once needs it on both "
@@ -208,15 +208,15 @@ TABLE: tuple[Option, ...] = (
            "batches: it has all rows of a batch, in all partitions and topics, or none.",
            field="whole_batches"),
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.ALL,
-           "For clusters that hide their internal topics: the topic for whose partitions the sink's group "
-           "keeps decisions. It must exist and live as long as the sink; it is never read or written. A "
-           "source gives that of the sink that is stopped, or of those of read.whole.batches.",
+           "For clusters that hide internal topics: a topic for whose partitions the sink's group keeps "
+           "decisions. It must live as long as the sink; it is never read or written. A source names that of "
+           "the sink that is stopped, or of the sinks of read.whole.batches.",
            field="decision_topic"),
     Option("start.accepted", OptionType.TEXT, None, Use.SINK,
            "Lets a start go on although rows may be doubled or missing: the words from its error, separated "
            "by commas."),
     Option("checkpoint.sync", OptionType.BOOL, True, Use.WRITE_STREAM,
-           "Sync a batch's plan in a checkpoint on a local disk before the batch is decided, so that a power "
+           "Sync a batch's plan to a checkpoint on a local disk before the batch is decided, so that a power "
            "cut of the driver's machine cannot take it.",
            field="checkpoint_sync"),
     Option("deadletter.topic", OptionType.TEXT, None, Use.SINK,
@@ -231,12 +231,12 @@ TABLE: tuple[Option, ...] = (
            "A compacted topic to which each decision saves the checkpoint, with its state; eoslog checkpoint "
            "restore writes a lost one again. Needs transactional.id."),
     Option("state.every.batches", OptionType.COUNT, None, Use.WRITE_STREAM,
-           "With state.topic: save the state every so many micro-batches. After a restore Spark runs the "
-           "batches since then again, for their state alone.",
+           "With state.topic: save the state every so many micro-batches. A restored query runs the batches "
+           "since then again, for their state alone.",
            unset="1"),
     Option("kafka.group.id", OptionType.TEXT, None, Use.ALL,
            "Group to which a stream's source offsets are committed, in the transaction of its rows. If not "
-           "given, <transactional.id>/offsets (or the query's id), under exactly_once and for eoslog's "
+           "given, <transactional.id>/offsets, or that of the query's id: under exactly_once, for eoslog's "
            "sources on the sink's cluster.",
            field="group_id", sparks="spark-kafka-source-...",
            differs="No group is joined."),
@@ -244,7 +244,7 @@ TABLE: tuple[Option, ...] = (
            "Commit the source offsets of an exactly_once query without kafka.group.id, too.",
            field="commits_offsets"),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
-           "The broker aborts a transaction that is open for longer. It also caps this value.",
+           "The broker aborts a transaction that is open for longer, and caps this value.",
            field="transaction_timeout_ms", sparks="60000",
            differs="Spark's sink has no transactions."),
     Option("two.phase.commit", OptionType.CHOICE, "auto", Use.SINK,
@@ -253,9 +253,9 @@ TABLE: tuple[Option, ...] = (
            "transactional.id and write.token.",
            tuple(policy.value for policy in TwoPhase)),
     Option("on.lost.transaction", OptionType.CHOICE, "stop", Use.SINK,
-           "If transactions of a decided batch timed out before they were finished. stop: every start fails. "
-           "replay: the next run writes the lost partitions again, after comparing all with the first time; "
-           "for queries whose partitions replay equally.",
+           "If transactions of a decided batch timed out unfinished. stop: every start fails. replay: the "
+           "next run writes the lost partitions again, after comparing all with the first time; for queries "
+           "whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
     Option("progress.log", OptionType.BOOL, False, Use.WRITE_STREAM,
            "Write each micro-batch's figures, a line of JSON, to the standard error of Spark's driver.",
@@ -266,7 +266,7 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.max.in.flight.requests.per.connection", OptionType.COUNT, 5, Use.SINK,
            "Unanswered Produce requests to a broker, at most 5."),
     Option("kafka.enable.idempotence", OptionType.BOOL, True, Use.SINK,
-           "false: no producer id is asked for, for brokers that give none. Needs "
+           "false: ask for no producer id, for brokers that give none. Needs "
            "processing.guarantee=at_least_once. Batches sent again after a broken connection may be doubled, "
            "and stand behind later ones.",
            field="idempotent"),
@@ -277,8 +277,8 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,
            "Name under which brokers know this client."),
     Option("first.contact.timeout.ms", OptionType.MILLIS, 5_000, Use.ALL,
-           "How long a start tries addresses where nothing listens, or that no name server knows. Brokers "
-           "that were reached once are waited for as the time-outs say."),
+           "How long a start tries addresses where nothing listens, or that no name server knows. The other "
+           "time-outs are for brokers that were reached once."),
     Option("kafka.request.timeout.ms", OptionType.MILLIS, 30_000, Use.ALL,
            "The longest wait for one answer, one connection, or the first contact."),
     Option("kafka.default.api.timeout.ms", OptionType.MILLIS, 60_000, Use.ALL,
@@ -297,12 +297,13 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.fetch.min.bytes", OptionType.BYTES, 1, Use.SOURCE,
            "A broker answers with this much, or after kafka.fetch.max.wait.ms."),
     Option("kafka.fetch.max.wait.ms", OptionType.MILLIS, 500, Use.SOURCE,
-           "Its longest wait; at most half of kafka.request.timeout.ms."),
+           "A broker's longest wait for kafka.fetch.min.bytes; at most half of kafka.request.timeout.ms."),
     Option("kafka.max.partition.fetch.bytes", OptionType.BYTES, 4 << 20, Use.SOURCE,
            "The most in an answer; a single larger record batch still comes.",
            sparks="1048576"),
     Option("kafka.fetch.max.bytes", OptionType.BYTES, 50 << 20, Use.SOURCE,
-           "The same: a request is for one partition, so the lower of the two applies."),
+           "As kafka.max.partition.fetch.bytes; a request is for one partition, so the lower of the two "
+           "applies."),
     Option("kafka.client.rack", OptionType.TEXT, "", Use.SOURCE,
            "The reader's rack: leaders may send it to a replica there (KIP-392)."),
     Option("kafka.send.buffer.bytes", OptionType.BUFFER, -1, Use.ALL,
@@ -318,20 +319,19 @@ TABLE: tuple[Option, ...] = (
            PROTOCOLS),
     Option("kafka.sasl.mechanism", OptionType.TEXT, None, Use.ALL,
            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI. Must be given, except "
-           "where the options name Kerberos (GSSAPI).",
+           "where the options name Kerberos.",
            sparks="GSSAPI",
            differs="A Kerberos login is part of the options, not of the JVM."),
     Option("kafka.sasl.kerberos.service.name", OptionType.TEXT, None, Use.ALL,
            "First part of the brokers' principals, as in kafka/host@REALM."),
     Option("kafka.sasl.jaas.config", OptionType.TEXT, None, Use.ALL,
-           "Credentials as Java clients have them, for PlainLoginModule, ScramLoginModule, "
+           "A JAAS text with credentials, as Java clients have it: PlainLoginModule, ScramLoginModule, "
            "OAuthBearerLoginModule (with clientId, clientSecret, scope, extension_NAME), IAMLoginModule or "
            "Krb5LoginModule.",
            secret=True),
-    Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL,
-           "User, in place of kafka.sasl.jaas.config."),
+    Option("kafka.sasl.username", OptionType.TEXT, None, Use.ALL, "User, in place of a JAAS text."),
     Option("kafka.sasl.password", OptionType.TEXT, None, Use.ALL,
-           "Password, in place of kafka.sasl.jaas.config.",
+           "Password, in place of a JAAS text.",
            secret=True),
     Option("kafka.sasl.password.file", OptionType.TEXT, None, Use.ALL,
            "File with the password, on every machine that runs tasks. It is read for each login. After a "
@@ -340,13 +340,13 @@ TABLE: tuple[Option, ...] = (
            "Where tokens come from: an http(s) URL, by client credentials or an assertion, or a file: URL of "
            "a token that something else renews."),
     Option("kafka.sasl.oauthbearer.client.credentials.client.id", OptionType.TEXT, None, Use.ALL,
-           "Client id for the endpoint, in place of clientId in kafka.sasl.jaas.config.",
+           "Client id for the endpoint, in place of clientId in the JAAS text.",
            later=True),
     Option("kafka.sasl.oauthbearer.client.credentials.client.secret", OptionType.TEXT, None, Use.ALL,
-           "Its secret, in place of clientSecret there.",
+           "Its secret, in place of clientSecret in the JAAS text.",
            secret=True, later=True),
     Option("kafka.sasl.oauthbearer.scope", OptionType.TEXT, None, Use.ALL,
-           "Scope to ask for, in place of scope there.",
+           "Scope to ask for, in place of scope in the JAAS text.",
            later=True),
     Option("kafka.sasl.oauthbearer.header.urlencode", OptionType.BOOL, False, Use.ALL,
            "URL-encode id and secret in the request's header, as RFC 6749 wants it."),
@@ -362,34 +362,34 @@ TABLE: tuple[Option, ...] = (
            "File with a signed JWT that says who the client is, in place of its secret.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.file", OptionType.TEXT, None, Use.ALL,
-           "PEM key that signs such a JWT (needs eoslog[oauth]).",
+           "PEM key that signs the JWT (needs eoslog[oauth]).",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.private.key.passphrase", OptionType.TEXT, None, Use.ALL,
-           "Password of that key.",
+           "Password of the key that signs the JWT.",
            secret=True, later=True),
     Option("kafka.sasl.oauthbearer.assertion.algorithm", OptionType.CHOICE, None, Use.ALL,
            "How the JWT is signed.",
            ("rs256", "es256"), unset="rs256", later=True),
     Option("kafka.sasl.oauthbearer.assertion.template.file", OptionType.TEXT, None, Use.ALL,
-           'JSON file with more of it: {"header":{},"payload":{}}.',
+           'JSON file with more of the JWT: {"header":{},"payload":{}}.',
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL,
-           "Its issuer.",
+           "The JWT's issuer.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.sub", OptionType.TEXT, None, Use.ALL,
-           "Its subject.",
+           "The JWT's subject.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.aud", OptionType.TEXT, None, Use.ALL,
-           "Its audience.",
+           "The JWT's audience.",
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.exp.seconds", OptionType.COUNT, None, Use.ALL,
-           "Seconds for which it is good.",
+           "How many seconds the JWT is good.",
            unset="300", later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.nbf.seconds", OptionType.LIMIT, None, Use.ALL,
-           "Seconds before now for which it is good, too.",
+           "How many seconds before now the JWT is good, too.",
            unset="60", later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.jti.include", OptionType.BOOL, False, Use.ALL,
-           "Give it an id of its own.",
+           "Give each JWT an id.",
            later=True),
     Option("kafka.sasl.oauthbearer.token.callback", OptionType.TEXT, None, Use.ALL,
            "Where tokens come from, as module:function. It returns the token, or (token, seconds from now "
@@ -400,9 +400,9 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.ssl.ca.location", OptionType.TEXT, None, Use.ALL,
            "kafka.ssl.truststore.location by librdkafka's name."),
     Option("kafka.ssl.truststore.certificates", OptionType.TEXT, None, Use.ALL,
-           "These certificates themselves, as PEM."),
+           "The certificates to trust, as PEM text."),
     Option("kafka.ssl.truststore.type", OptionType.TEXT, None, Use.ALL,
-           "PEM, JKS or PKCS12; if not given, what the file is. As in Java, JKS and PKCS12 each mean both.",
+           "PEM, JKS or PKCS12 (these two each mean both, as in Java); if not given, what the file is.",
            sparks="JKS"),
     Option("kafka.ssl.truststore.password", OptionType.TEXT, None, Use.ALL,
            "Password of a JKS or PKCS12 trust store. Without it a JKS store is not checked for damage.",
@@ -412,9 +412,9 @@ TABLE: tuple[Option, ...] = (
            "PKCS12.",
            differs="A store with several keys is refused; Java's clients choose one."),
     Option("kafka.ssl.keystore.certificate.chain", OptionType.TEXT, None, Use.ALL,
-           "This client's certificates themselves, as PEM."),
+           "This client's certificates, as PEM text."),
     Option("kafka.ssl.keystore.key", OptionType.TEXT, None, Use.ALL,
-           "This client's key itself, as PEM.",
+           "This client's key, as PEM text.",
            secret=True),
     Option("kafka.ssl.keystore.type", OptionType.TEXT, None, Use.ALL,
            "As kafka.ssl.truststore.type.",

@@ -128,8 +128,8 @@ FEATURES = {
     "now": Feature(
         "`trigger(availableNow=True)` reads all, in batches of `maxOffsetsPerTrigger`",
         "4.2",
-        "in part, with a warning: one batch in a run, which that option bounds; if a batch has to run again, "
-        "only that one. Windows that its rows close come in the next run. With "
+        "in part: one batch in a run, which that option bounds, with a warning; a batch that runs again is "
+        "that one. Windows that its rows close come in the next run. With "
         "`spark.sql.streaming.triggerAvailableNowWrapper.enabled` that batch and another, without the option",
     ),
     "once": Feature(

@@ -95,9 +95,8 @@ def command(
     """Certify a cluster before you trust it with data.
 
     Runs eoslog's commit protocol against the cluster, without Spark, and kills the driver at every command.
-    Says row by row what holds: API versions, rights, what readers see of transactions, fencing, retries,
-    offsets, two-phase commit, time-outs and retention. Exit status 2 also says that something could not be
-    found out, or not be removed.
+    Says row by row what holds: API versions, rights, what readers see, fencing, retries, offsets, two-phase
+    commit, time-outs, retention. Exit status 2 also says that something was not found out, or not removed.
 
     It writes, ends and deletes only new names that begin with eoslog-rehearsal-. It removes them at the end,
     also after a failure, Ctrl-C or SIGTERM.

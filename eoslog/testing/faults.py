@@ -116,7 +116,7 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Answer a request later; later answers of the connection wait, too."""
+        """Carry out a request, and answer it later; later answers of the connection wait, too."""
         return self._arm("delay answer", api, nth, times, client_id, seconds=seconds)
 
     def answer_error(
@@ -131,7 +131,7 @@ class Faults:
     ) -> Fault:
         """Answer an error where the API has one: for the whole request, or for each part of it.
 
-        With `carried_out` the request is carried out, as after a time-out.
+        The request is not carried out; with `carried_out` it is, as after a time-out.
         """
         return self._arm("answer error", api, nth, times, client_id, code=int(code), carried_out=carried_out)
 
