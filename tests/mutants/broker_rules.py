@@ -123,8 +123,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "trusted certificates are told",
             "SecurityOptions",
-            "option('', 'ssl.truststore.certificates', 'those certificates themselves, in place of a file', secret=True)",
-            "option('', 'ssl.truststore.certificates', 'those certificates themselves, in place of a file')",
+            "option('', 'ssl.truststore.certificates', 'trusted certificates themselves, in place of a file', secret=True)",
+            "option('', 'ssl.truststore.certificates', 'trusted certificates themselves, in place of a file')",
         ),
         Break("what a listener needs a restart for is taken", "DynamicOptions._check_of_listener", "not found.dynamic", "False"),
         Break("one broker's key store is every broker's", "DynamicOptions._check_of_listener", "name == EVERY_BROKER and (not found.limit)", "False"),
