@@ -25,7 +25,7 @@ import click
 
 import eoslog
 from eoslog.broker import handlers
-from eoslog.broker.config import option_sections
+from eoslog.broker.config import option_sections, option_table
 from eoslog.broker.config.config_def import INT32_MAX, INT64_MAX, ConfigRule, ConfigType, rule_of, text_of
 from eoslog.broker.config.topics import SCALED, TOPIC_CONFIGS
 from eoslog.broker.resources import GROUP_CONFIGS
@@ -203,7 +203,7 @@ def _option(declared: Field[Any]) -> str:
     meaning = metadata["meaning"] + (
         "; *dynamic*" if metadata["dynamic"] and not declared.metadata["secret"] else ""
     )
-    return f"| `{metadata['name']}` | {_cell(default)} | {_values(rule_of(declared))} | {_cell(meaning)} |"
+    return f"| `{metadata['name']}` | {_cell(default)} | {_values(rule_of(declared))} | {_coded(meaning)} |"
 
 
 _UNITS = {
@@ -243,7 +243,7 @@ def _topic_configs() -> list[str]:
     for name, line in sorted(TOPIC_CONFIGS.items()):
         if not line.no_effect:
             default = _cell(_readable(name, text_of(line.default)))
-            cells = (f"`{name}`", f"`{line.synonym}`", default, _values(line.rule), _cell(line.meaning))
+            cells = (f"`{name}`", f"`{line.synonym}`", default, _values(line.rule), _coded(line.meaning))
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -262,7 +262,7 @@ def _without_effect() -> list[str]:
                 found.setdefault(why, []).append(f"`{one.metadata['name']}`")
     lines = ["", "## Without effect", "", "Options and configs of topics that are accepted and stored.", ""]
     lines += ["| names | why |", "|---|---|"]
-    return [*lines, *(f"| {', '.join(names)} | {_cell(why)} |" for why, names in found.items())]
+    return [*lines, *(f"| {', '.join(names)} | {_coded(why)} |" for why, names in found.items())]
 
 
 def _why_not(declared: Field[Any]) -> str:
@@ -298,6 +298,30 @@ def _cell(text: str) -> str:
     takes it for a tag, and does not show it."""
     text = text.replace("|", "\\|").replace("\n", " ")
     return _CODE_OR_PLACEHOLDER.sub(lambda found: f"`{found[0].strip('`')}`", text)
+
+
+_NAMED = "|".join(
+    re.escape(name)
+    for name in sorted(
+        {
+            *(one.name for one in connector_table.TABLE),
+            *connector_table.ALIASES,
+            *NO_EFFECT,
+            *option_table(),
+            *TOPIC_CONFIGS,
+        },
+        key=len,
+        reverse=True,
+    )
+    if re.search(r"\.[a-z]|[a-z][A-Z]", name)
+)
+_NAMES = re.compile(rf"(?<![\w./<-])(?:{_NAMED})(?:=[A-Za-z_]+)?(?![\w(-]|\.\w)")
+
+
+def _coded(text: str) -> str:
+    """A text in a table, with the names of options as code."""
+    parts = re.split(r"(`[^`]*`|\]\([^)]*\))", _cell(text))
+    return "".join(one if one.startswith(("`", "](")) else _NAMES.sub(r"`\g<0>`", one) for one in parts)
 
 
 def connector_page() -> str:
@@ -439,7 +463,7 @@ def _connector_option(one: connector_table.Option) -> str:
         said.append(f"**Differs:** {sparks}{one.differs}".rstrip())
     if told := _TOLD_ON.get(one.name):
         said.append(told)
-    return f"| `{one.name}` | {values} | {_cell(default)} | {_cell(' '.join(said))} |"
+    return f"| `{one.name}` | {values} | {_cell(default)} | {_coded(' '.join(said))} |"
 
 
 def _as_typed(one: connector_table.Option) -> str:
@@ -486,7 +510,7 @@ def _by_reason(reasons: Mapping[str, str]) -> list[str]:
     found: dict[str, list[str]] = {}
     for name in sorted(reasons):
         found.setdefault(reasons[name], []).append(f"`{name}`")
-    return [f"| {', '.join(names)} | {_cell(reason)} |" for reason, names in found.items()]
+    return [f"| {', '.join(names)} | {_coded(reason)} |" for reason, names in found.items()]
 
 
 def errors_page() -> str:

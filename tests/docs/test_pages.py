@@ -210,7 +210,7 @@ def test_the_broker_s_page_has_every_option_and_config_once_and_no_other(pages: 
                 lines = [one for one in TOPIC_CONFIGS.values() if name in (one.name, one.synonym)]
                 meaning = "" if lines else option_table()[name].metadata["meaning"]
                 why = lines[0].no_effect if lines else meaning.partition("; without effect: ")[2]
-                assert why and cells[1] == pages._cell(why), name
+                assert why and cells[1] == pages._coded(why), name
                 configs += [name] * (name in TOPIC_CONFIGS)
                 options += [name] * (name in option_table())
         elif heading == "Configs of groups":
@@ -249,7 +249,7 @@ def test_the_page_says_why_an_option_has_no_effect_or_is_refused(pages: ModuleTy
         if heading in ("Without effect", "Refused")
         for name in names
     }
-    assert said == {name: pages._cell(why) for name, why in {**NO_EFFECT, **FORBIDDEN}.items()}
+    assert said == {name: pages._coded(why) for name, why in {**NO_EFFECT, **FORBIDDEN}.items()}
 
 
 def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: ModuleType) -> None:
