@@ -5,6 +5,7 @@ Pure rules, as start_checks.py.
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
+from zlib import crc32
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.start_facts import WORD_NEW, Completed, RowsFound, StartFacts
@@ -19,13 +20,13 @@ from eoslog.errors.pages import see
 
 
 def check_completed(
-    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str], sequence: int = 0
+    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str], last: str = "0"
 ) -> None:
     """Check that this sink has decided the batches that it got and that are completed.
 
     Batches after the last one that the checkpoint notes were run by another connector. `decided`: the query's
-    last batch that it has decided. `sequence`: of the sink's last decision. Raises DecisionGone, RowsGone or
-    CheckpointOlder unless that is accepted.
+    last batch that it has decided. `last`: the word of the sink's last decision. Raises DecisionGone,
+    RowsGone or CheckpointOlder unless that is accepted.
     """
     newest, since, rested, rows = completed
     begun = newest is not None or decided is not None
@@ -49,7 +50,7 @@ def check_completed(
         return
     if forgotten:
         _refuse_followed(sink, newest, rows, to_accept(word, accepted))
-    _refuse_completed(sink, completed, newest, decided, accepted, sequence)
+    _refuse_completed(sink, completed, newest, decided, accepted, last)
 
 
 def _refuse_completed(
@@ -58,38 +59,38 @@ def _refuse_completed(
     newest: int,
     decided: Batch | None,
     accepted: Collection[str],
-    sequence: int,
+    last: str,
 ) -> NoReturn:
     """Raise DecisionGone: the sink has decided less than the checkpoint has completed."""
     _, since, _, rows = completed
     others, accept = _by_others(completed), to_accept(f"decisions-gone:{newest}", accepted)
-    last = -1 if decided is None else decided.batch_id
-    last = max(last, -1 if rows.proven is None else rows.proven)  # a start has decided that one again
+    known = -1 if decided is None else decided.batch_id
+    known = max(known, -1 if rows.proven is None else rows.proven)  # a start has decided that one again
     found, begins = "none of this query", "what it was at first"
-    if last < 0 and ((since is not None and since < newest) or others):
+    if known < 0 and ((since is not None and since < newest) or others):
         begins = (
             "the last line of offsets/ of the last batch whose rows are in the sink's topics (what it was at "
             "first, if there are none)"
         )
-    if last >= 0:
-        found = f"batch {last} as its last one"
-        begins = f"the last line of offsets/{last} in this checkpoint"
-    knows = f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}"
+    if known >= 0:
+        found = f"batch {known} as its last one"
+        begins = f"the last line of offsets/{known} in this checkpoint"
+    said = f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows {found}"
     anew = (
         "startingOffsets=committed (with their transactional.id and kafka.group.id in source and sink), if "
         "these batches had one of them, else "
-        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{sequence}', accepted)}"
+        f"startingOffsets={begins} and {to_accept(f'{WORD_NEW}:{last}', accepted)}"
     )
     if rows.undecided:
         raise DecisionGone(
-            f"{knows}: the cluster has lost decisions, and a part of the rows of later batches is visible"
+            f"{said}: the cluster has lost decisions, and a part of the rows of later batches is visible"
             f"{_some(rows.undecided)}. Others may be gone{_some(rows.lacks)}. Nothing was written. Look for "
             "the rows of these batches with a reader of committed data, and publish those that are missing; "
             f"then set {accept}, and the query goes on behind them. Or, if what is visible may be there "
             f"twice, start with a new checkpoint and {anew}.{_twice(others)}"
         )
     raise DecisionGone(
-        f"{knows}: the cluster has lost decisions, and the rows of these batches with them"
+        f"{said}: the cluster has lost decisions, and the rows of these batches with them"
         f"{_some(rows.lacks)}. Were the brokers restored from an older copy? Nothing was written. Restore "
         f"the checkpoint that belongs to that copy; or start with a new one at the copy's offsets: {anew}."
         f"{_twice(others)} If nothing is missing, as another connector wrote these batches or the group was "
@@ -101,7 +102,8 @@ def check_undecided(story: StartFacts) -> None:
     """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
     be written again. Raises DecisionGone, CheckpointOlder unless that is accepted."""
     undecided = story.rows.undecided
-    if not undecided or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+    last = story.last_written if story.decided is not None else f"rows-{crc32(_some(undecided).encode()):08x}"
+    if not undecided or (word := f"{WORD_NEW}:{last}") in story.accepted:
         return
     if story.decided is None:
         raise CheckpointOlder(

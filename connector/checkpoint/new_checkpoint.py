@@ -31,7 +31,7 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
     """Check where a query with a new checkpoint begins. To begin at the group's offsets is exact if this sink
     has committed them (a hand-over): no other driver owns the sink any more, so none can change them."""
     _check_taken(story)
-    if story.left_state and (word := f"{WORD_STATE}:{story.number}") not in story.accepted:
+    if story.left_state and (word := f"{WORD_STATE}:{story.last_written}") not in story.accepted:
         raise StartsElsewhere(
             f"sink {story.sink}: the checkpoint is new, and the last query of this transactional.id has "
             "saved its state (state.topic), which this one would begin without. Nothing was written. Remove "
@@ -89,7 +89,7 @@ def check_forgotten_name(sink: str, accepted: Collection[str]) -> None:
 
 def _check_topic(story: StartFacts) -> None:
     """Check that a query that goes on where the sink's last one ended writes to the same topic."""
-    if story.went_to is None or (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+    if story.went_to is None or (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
         return
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
@@ -296,7 +296,7 @@ def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -
     if story.cut:
         said = listed((tp, f"{at}") for tp, at in story.cut.items())
         what += f"; the log was cut since ({said}), and what others have written from there on is not read"
-    if (word := f"{WORD_NEW}:{story.number}") in story.accepted:
+    if (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={word}: continuing. "
             f"{see('the-checkpoint-is-new')}"

@@ -143,7 +143,7 @@ def check_story(story: StartFacts) -> list[str]:
     check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
     check_followed(story.sink, story.batch, story.group, story.followed_by, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
-    check_completed(story.sink, story.done, ours, story.accepted, story.sequence)
+    check_completed(story.sink, story.done, ours, story.accepted, story.last_written)
     return [*_missing_decisions(story), *_moved_group(story)]
 
 

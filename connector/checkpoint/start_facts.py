@@ -15,10 +15,10 @@ from eoslog.protocol.topic_partitions import TopicPartition
 
 WORD_STATE = "without-state"
 """The word of start.accepted for a query that begins without the state that the last one has saved; with the
-number of the sink's last decision, as StartFacts.number."""
+sink's last decision, as StartFacts.last_written."""
 
 WORD_NEW = "new-checkpoint"
-"""The word for a query that begins anew where another has been; with the same number."""
+"""The word for a query that begins anew where another has been; with the same decision."""
 
 Places = Mapping[TopicPartition, Mapping[str, int]]
 """By partition the offset of each source that reads it, by the source's name."""
@@ -78,7 +78,7 @@ class StartFacts(NamedTuple):
     query may begin. `rows`: what the log shows of the batches whose places the checkpoint notes. `unread`:
     see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
     `cut`: partitions whose log was cut below where that batch or the group ended, and where it differs.
-    `sequence`: of the sink's last decision, 0: none. `went_to`: where the sink's last query has written, if
+    `word`: of the sink's last decision, "": none. `went_to`: where the sink's last query has written, if
     this one writes to another topic.
     """
 
@@ -104,20 +104,22 @@ class StartFacts(NamedTuple):
     unread: Mapping[TopicPartition, int | None] = MappingProxyType({})
     remade: Collection[str] = ()
     cut: Mapping[TopicPartition, int] = MappingProxyType({})
-    sequence: int = 0
+    word: str = ""
     went_to: str | None = None
 
     def replaces(self, sink: str) -> str:
         """The word of start.accepted for a query that begins at another sink's offsets, and takes its place.
         It is another one for the next new checkpoint: a query without a name has a new id then."""
-        of = self.number if self.sink != self.batch.query_id else self.batch.query_id[:8]
+        of = self.last_written if self.sink != self.batch.query_id else self.batch.query_id[:8]
         return f"offsets-of:{sink}:{of}"
 
     @property
-    def number(self) -> int:
-        """In the words of start.accepted that let a query begin anew: it is another one as soon as the query
-        has written a batch. The last decision's; without one, the newest batch that the group notes."""
-        return self.sequence or max((f.note.batch for f in self.committed.values() if f.note), default=0)
+    def last_written(self) -> str:
+        """In the words of start.accepted that let a query begin anew: another one as soon as the query has
+        written a batch. The last decision's; without one, the newest batch that the group notes, or 0."""
+        notes = ((f.note.batch, f.note.query) for f in self.committed.values() if f.note)
+        number, query = max(notes, default=(0, ""))
+        return self.word or (f"{query}:{number}" if query else "0")
 
     def begins_at(self, place: TopicPartition) -> int | None:
         """Where the query begins in a partition: its sources' lowest place. None: they do not say it."""

@@ -124,6 +124,11 @@ class Decision(NamedTuple):
         return self.write_of or ("" if known is None else known.batch.query_id)
 
     @property
+    def word(self) -> str:
+        """The decision in a word of start.accepted: no later one of any run of the sink has the same."""
+        return f"{self.used_by or 'no-query'}:{self.sequence}"
+
+    @property
     def of_query(self) -> "Decision | None":
         """The sink's last decision of a query: this one, or what a batch write keeps of it. None: there is
         none. Of an older version's batch write only the last batch before it is known."""

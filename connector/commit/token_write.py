@@ -392,7 +392,7 @@ def _check_same_query(sink: Sink, batch: Batch | None, last: Decision | None, ac
     accepted: with a new checkpoint the query has another id, and knows nothing of what it has written."""
     if batch is None or last is None or last.used_by in ("", batch.query_id):
         return
-    if (accepting := accept(f"new-checkpoint:{last.sequence}")) is not None:
+    if (accepting := accept(f"new-checkpoint:{last.word}")) is not None:
         raise StartsElsewhere(
             f"{batch}: query {last.used_by} was the last to write under transactional.id={sink.id}, and rows "
             "that it has written would be written again. Nothing was written. Was its checkpoint lost or "

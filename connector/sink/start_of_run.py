@@ -280,11 +280,8 @@ class StartOfRun:
         left = last.left if last is not None else None
         if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
             check_left(Sink(old), left, self.known_starts)
-        known, number = (
-            completed_in(self._cluster, self._view, since, last, old),
-            last.sequence if last else 0,
-        )
-        check_completed(old, known, decided, accepted, number)
+        known = completed_in(self._cluster, self._view, since, last, old)
+        check_completed(old, known, decided, accepted, "0" if last is None else last.word)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
@@ -342,7 +339,7 @@ class StartOfRun:
             unread=unread_of(self._cluster, view, plan_of(last), committed),
             remade=remade(plan_of(last), view.planned),
             cut=cut_of(self._cluster, view, plan_of(last), committed),
-            sequence=begun.sequence,
+            word="" if last is None else last.word,
             went_to=elsewhere(last, options),
         )
         for warning in check_story(story):
@@ -483,7 +480,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         last = runner.run(stable_decision(Sink(given.sink)))
         decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, last, given.sink)
-        check_completed(given.sink, known, decided, options.accepted, last.sequence if last else 0)
+        check_completed(given.sink, known, decided, options.accepted, last.word if last else "0")
         if known.rows.lacks:
             forget_lacking(shared_cluster(options.client), view.checkpoint)
         runner.run(give_up(Sink(given.sink), options.accepted))
@@ -525,7 +522,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         unread=unread_of(cluster, view, plan_of(last), committed),
         remade=remade(plan_of(last), view.planned),
         cut=cut_of(cluster, view, plan_of(last), committed),
-        sequence=0 if last is None else last.sequence,
+        word="" if last is None else last.word,
         went_to=elsewhere(last, options),
     )
     for warning in check_plain_start(story):

@@ -139,7 +139,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         unread=unread_of(cluster, view, left, committed),
         remade=remade(left, view.planned),
         cut=cut_of(cluster, view, left, committed),
-        sequence=standing.decision.sequence if standing.decision else 0,
+        word="" if last is None else last.word,
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
         check_forgotten(standing.sink.id, view.batch, seen, ())

@@ -100,7 +100,7 @@ def restore(
             f"({'; '.join(undecided[:5])}): the cluster has lost decisions, and a restored query would write "
             "these rows again. Nothing was restored. If there is no copy of the checkpoint of these batches, "
             f"begin with a new one: startingOffsets=committed and start.accepted={WORD_STATE}:"
-            f"{decision.sequence}. Its start names the word with which these rows are written again"
+            f"{decision.word}. Its start names the word with which these rows are written again"
         )
     saved = decision.saved
     if saved is None:
@@ -286,6 +286,6 @@ def _lost(sink: Sink, decision: Decision, saved: Saved, what: str) -> NotRestora
         f"sink {sink.id}: topic {saved.topic}, partition {saved.partition}, has lost {what}: was the topic "
         "deleted, or its first records, or has it another cleanup.policy than compact? Nothing was restored. "
         "If there is no other copy of the checkpoint, begin with a new one: with startingOffsets=committed "
-        f"and start.accepted={WORD_STATE}:{decision.sequence}, and windows that are open now lose the rows "
+        f"and start.accepted={WORD_STATE}:{decision.word}, and windows that are open now lose the rows "
         "that they have; or write everything again, into another topic and with another transactional.id"
     )

@@ -113,7 +113,7 @@ def black_out(world: "World", name: str, batches: int) -> None:
             path.unlink(missing_ok=True)
     if query.lineage.done:
         return
-    if age(query.checkpoint)[1] < 0:
+    if all(age(q.checkpoint)[1] < 0 for q in world.queries.values() if q.lineage is query.lineage):
         query.lineage.began = False  # its first start is forgotten, and nothing was written
     elif query.lineage.before and age(query.checkpoint)[0] >= 0:  # of a copy: what is left of it
         query.lineage.before = query.behind(age(query.checkpoint)[0])

@@ -1784,17 +1784,33 @@ def test_kept(name: str) -> None:
 def test_a_word_is_for_one_start() -> None:
     """Who leaves it among the options is asked again when the next checkpoint is lost."""
     begun = [
-        ("query", "A", {"id": "x", "start.accepted": "new-checkpoint:1"}),
+        ("query", "A", {"id": "x"}),
         ("produce", "in", 4),
         ("run", "A", 1),
     ]
     lost: list[tuple[Any, ...]] = [("lost", "A", "earliest"), ("run", "A", 1)]
-    assert not play([*begun, *lost]).errors
-    world = play([*begun, *lost, *lost])
-    assert (
-        world.errors["StartsElsewhere"]
-        and "set start.accepted=new-checkpoint:1,new-checkpoint:2" in world.told[0]
-    )
+    (word,) = re.findall(r"start\.accepted=(new-checkpoint:\S+:1),", play([*begun, *lost]).told[0])
+    meant = [*begun, ("set", "A", "start.accepted", word), *lost]
+    assert not play(meant).errors
+    for later in (lost, [("forget", True, True, False), *lost, ("produce", "in", 2), *lost]):
+        world = play([*meant, *later])
+        assert world.errors["StartsElsewhere"], (world.told, world.findings)
+        assert all(f"set start.accepted={word},new-checkpoint:" in line for line in world.told)
+
+
+@pytest.mark.parametrize("source", ["in", "files"])
+def test_a_word_for_rows_is_for_those_rows(source: str) -> None:
+    """A copy of before the first decision is put back twice, and the option still has the first word."""
+    begun = [("query", "A", {"in": source}), ("produce", source, 2), ("run", "A", 1, ("kill", 60))]
+    copied: list[tuple[Any, ...]] = [("backup", "A"), ("run", "A", 1)]
+    back: list[tuple[Any, ...]] = [("forget", True, True, False), ("restore", "A")]
+    told = play([*begun, *copied, *back, ("run", "A", 1)]).told[0]
+    (word,) = re.findall(r"start\.accepted=(new-checkpoint:\S+)", told)
+    goes_on = [("set", "A", "start.accepted", word), ("produce", source, 2), ("run", "A", 2)]
+    world = play([*begun, *copied, *back, *goes_on])
+    assert not world.told, world.told
+    world = play([*begun, *copied, *back, *goes_on, *back, ("run", "A", 1)])
+    assert world.told[0].startswith("A: CheckpointOlder: "), (world.told, world.findings)
 
 
 def test_a_backup_of_at_least_once_days_is_stopped() -> None:

@@ -228,7 +228,7 @@ def _exact(world: "World", query: "Query", text: str) -> bool:
 
 def _line(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint where the brokers' older copy stands."""
-    told = re.search(r"start\.accepted=(new-checkpoint:\d+)", text)
+    told = re.search(r"start\.accepted=(new-checkpoint:[\w:-]*\w)", text)
     if query.copy is None or query.token is not None or query.reads_files or told is None:
         return False
     if "run by another connector" in text:
@@ -310,7 +310,7 @@ def _option(world: "World", query: "Query", text: str) -> bool:
         return False
     name, _, value = told[-1].rstrip(".,:").partition("=")
     kind, _, of = value.split(",")[-1].partition(":")
-    if kind == "offsets-of" and of.rpartition(":")[0] not in query.lineage.sinks:
+    if kind == "offsets-of" and of.partition(":")[0] not in query.lineage.sinks:
         return False  # they are another query's
     if query.sink.get(name) == value:
         return False

@@ -266,12 +266,12 @@ def test_a_query_whose_state_is_lost_begins_anew_as_it_is_told(
     query.lose()
     kafka.make_anew(query.options["state.topic"], cleanup_policy="compact")
     for _ in range(2):
-        with pytest.raises(NotRestorable, match=r"committed and start.accepted=without-state:\d+,"):
+        with pytest.raises(NotRestorable, match=r"committed and start.accepted=without-state:[\w-]+:\d+,"):
             query.restore()
         assert not query.checkpoint.exists() or list(query.checkpoint.iterdir()) == []
     with pytest.raises(StreamingQueryException, match=r"StartsElsewhere.*without-state") as caught:
         query.begin_anew().awaitTermination()
-    word = re.findall(r"start\.accepted=(without-state:\d+)", str(caught.value))[-1]
+    word = re.findall(r"start\.accepted=(without-state:[\w-]+:\d+)", str(caught.value))[-1]
     query.lose()
     query.begin_anew(start_accepted=word).awaitTermination()
     windows = [(key, json.loads(value)["start"]) for key, value in query.written(query.target)]

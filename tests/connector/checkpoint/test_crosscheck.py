@@ -71,6 +71,11 @@ def of(query: str, batch: int) -> Batch:
     return Batch(query, batch, f"d{batch}")
 
 
+def ended_at(batch: int) -> OtherSink:
+    """Where another sink's query has ended."""
+    return OtherSink(of("other", batch))
+
+
 def note(batch: int, query: str = "q", sink: str = "s", *, decided: bool = True) -> Note:
     return Note(sink, query, batch, decided=decided)
 
@@ -180,7 +185,7 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             story(0, of("old", 7), at=(70, note(7, "old"))),
             StartsElsewhere,
             r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
-            "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint:7",
+            "rows may be written.*startingOffsets=committed.*accepted=new-checkpoint:old:7",
             id="a lost checkpoint, not from committed; or the group moved on while this query began",
         ),
         pytest.param(
@@ -228,9 +233,9 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
             id="from another sink's offsets, and the sink has no group",
         ),
         pytest.param(
-            story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint:3"}),
+            story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint:old:3"}),
             StartsElsewhere,
-            "offsets of group h .*start.accepted=new-checkpoint:3,offsets-of:s2",
+            "offsets of group h .*start.accepted=new-checkpoint:old:3,offsets-of:s2",
             id="from another sink's offsets, and the sink has another group",
         ),
         pytest.param(
@@ -428,9 +433,9 @@ def test_a_writer_s_other_topics_tell_how_it_ended(how: Seen, goes_on: bool) -> 
 @pytest.mark.parametrize(
     ("odd", "words", "warnings"),
     [
-        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint:7"}), "continuing", 1),
+        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint:old:7"}), "continuing", 1),
         (story(0, of("old", 7), group=None, accepted={"new-checkpoint:0"}), "continuing", 1),
-        (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2:7"}), "", 0),
+        (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2:other:7"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2:0"}), "", 0),
         (story(0, sink="q", taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2:q"}), "", 0),
         (story(0, group=None, taken={TakenFrom("s", "h")}), "", 0),
@@ -458,9 +463,9 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     """Nor does it at its next start, when the group has moved on."""
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2"))))
-    check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:7"}))
+    check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:other:7"}))
     with pytest.raises(StartsElsewhere, match=says):
-        check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:6"}))
+        check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2:other:6"}))
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2")._replace(decided=False))))
     check_plain_start(story(0, at=(-1, note(7, "other", "s2")), begins=-2))  # what others have read, again
@@ -538,7 +543,7 @@ TWO: Any = {PLACE: {"0": 20, "1": 15}}
             story(0, OLD, at=(0, LOOSE)), "committed with batch 3 of query loose", id="or that is not known"
         ),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": OtherSink(of("other", 8))}),
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:other:7"}, others={"s2": ended_at(8)}),
             "t-0 at 0, committed with batch 7 of query other, and batch 8 of query other came later",
             id="another sink has gone on elsewhere",
         ),
@@ -564,7 +569,9 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         check_story(odd)
     assert (
         "continuing"
-        in check_story(odd._replace(accepted={f"new-checkpoint:{odd.number}", "offsets-of:s2:7"}))[0]
+        in check_story(
+            odd._replace(accepted={f"new-checkpoint:{odd.last_written}", "offsets-of:s2:other:7"})
+        )[0]
     )
 
 
@@ -582,7 +589,7 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
         pytest.param(story(0, OLD, left=ended(0), without_topics=["1"]), id="a source of files is added"),
         pytest.param(story(0, OLD, left=FILES), id="a source of files is left out"),
         pytest.param(
-            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:7"}, others={"s2": OtherSink(of("other", 7))}),
+            story(0, at=(0, ALIEN), accepted={"offsets-of:s2:other:7"}, others={"s2": ended_at(7)}),
             id="hand-over",
         ),
     ],
@@ -601,7 +608,9 @@ def test_a_new_checkpoint_that_goes_on_where_the_sink_ended(exact: StartFacts) -
         DecisionGone, match=r"Later rows of the sink are visible \(out-1 has 2.*new-checkpoint:"
     ):
         check_story(later)
-    assert check_story(later._replace(accepted=[*later.accepted, f"new-checkpoint:{later.number}"])) == []
+    assert (
+        check_story(later._replace(accepted=[*later.accepted, f"new-checkpoint:{later.last_written}"])) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -645,7 +654,7 @@ SOURCES: Any = {PLACE: {"0": 15, "1": 16}}
             id="committed, and a stranger has reset the group",
         ),
         pytest.param(
-            story(0, OLD, at=(5, ALIEN), begins=5, left=ended(4), accepted={"offsets-of:s2:7"}),
+            story(0, OLD, at=(5, ALIEN), begins=5, left=ended(4), accepted={"offsets-of:s2:other:7"}),
             "t-0 at 5, and 4 was reached",
             id="committed by another sink",
         ),
@@ -688,7 +697,7 @@ def test_at_least_once_begins_nowhere_behind_what_is_written(skips: StartFacts, 
     """It may repeat rows; those between would be written by nobody."""
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(skips)
-    accepted = {*skips.accepted, f"new-checkpoint:{skips.number}"}
+    accepted = {*skips.accepted, f"new-checkpoint:{skips.last_written}"}
     assert "continuing" in check_plain_start(skips._replace(accepted=accepted))[0]
 
 
@@ -756,17 +765,17 @@ def test_what_no_batch_has_read(left: str | None, noted: Any, now: str, found: A
     assert unread(None if left is None else line(left), noted, line(now)) == found
 
 
-def test_a_word_has_the_number_of_the_decision_that_it_is_for() -> None:
-    odd = story(0, OLD, begins=9, left=line('{"t":{"0":4}}'), sequence=12)
+def test_a_word_names_the_decision_that_it_is_for() -> None:
+    odd = story(0, OLD, begins=9, left=line('{"t":{"0":4}}'), word="old:12")
     for check in (check_story, check_plain_start):
-        for accepted in ("new-checkpoint", "new-checkpoint:11", "new-checkpoint:1"):
-            with pytest.raises(StartsElsewhere, match=rf"start\.accepted={accepted},new-checkpoint:12,"):
+        for accepted in ("new-checkpoint", "new-checkpoint:old:11", "new-checkpoint:older:12"):
+            with pytest.raises(StartsElsewhere, match=rf"start\.accepted={accepted},new-checkpoint:old:12,"):
                 check(odd._replace(accepted={accepted}))
-        assert check(odd._replace(accepted={"new-checkpoint:12"}))
-    stateful = odd._replace(left_state=True, accepted={"without-state:11"})
-    with pytest.raises(StartsElsewhere, match=r"without-state:11,without-state:12"):
+        assert check(odd._replace(accepted={"new-checkpoint:old:12"}))
+    stateful = odd._replace(left_state=True, accepted={"without-state:old:11"})
+    with pytest.raises(StartsElsewhere, match=r"without-state:old:11,without-state:old:12"):
         check_story(stateful)
-    assert check_story(stateful._replace(accepted={"without-state:12", "new-checkpoint:12"}))
+    assert check_story(stateful._replace(accepted={"without-state:old:12", "new-checkpoint:old:12"}))
 
 
 def test_a_topic_that_was_made_anew_was_not_read() -> None:

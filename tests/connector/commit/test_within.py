@@ -342,7 +342,7 @@ def test_what_the_namer_has_decided_before_and_is_open_again_stops_the_next_deci
     last = decode(Sink("named"), bench.broker.fetch("named").chunks)  # type: ignore[union-attr]
     assert last is not None
     winner = last.participants[0]
-    bench.sink, bench.accepted = sink_of_query("another query"), "new-checkpoint:1"
+    bench.sink, bench.accepted = sink_of_query("another query"), "new-checkpoint:q:1"
     reports = bench.tasks(bench.begin_write(), batch=Batch("another query", 0))
 
     def intercept(command: c.Command[Any]) -> Any:
@@ -729,7 +729,7 @@ def test_a_new_checkpoint_does_not_write_again_under_the_name_of_the_old_one(tv:
         bench.write("old", anew)
     bench.end_all()
     assert "query q was the last to write under transactional.id=named" in str(said.value)
-    assert "set start.accepted=new-checkpoint:2 of this write" in str(said.value)
+    assert "set start.accepted=new-checkpoint:q:2 of this write" in str(said.value)
     assert bench.write("newer", Batch("q", 8)).passed, "the old checkpoint is brought back"
     backfill = bench.tasks(bench.begin_write(), "by hand")
     terms = Terms(write_of="")
@@ -737,7 +737,7 @@ def test_a_new_checkpoint_does_not_write_again_under_the_name_of_the_old_one(tv:
     with pytest.raises(StartsElsewhere, match="query q was the last to write"):
         bench.write("old", anew)
     bench.end_all()
-    bench.accepted = "new-checkpoint:3"
+    bench.accepted = "new-checkpoint:q:3"
     bench.write("rest", anew)
     bench.accepted = ""
     bench.write("more", Batch("another query", 1))

@@ -1,5 +1,6 @@
 """Batches that do not replay equally, two queries of one sink, topics that change in mid-batch."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,8 +22,10 @@ from tests.connector.spark_application import PATIENCE_SECONDS
 # began last owns the sink, the other stops and says so, and whoever comes back later neither doubles nor
 # loses a row.
 
-ANEW = ",".join(f"new-checkpoint:{number}" for number in range(20))
-"""Whatever the sink has decided last, a query begins anew."""
+
+def anew(*queries: str) -> str:
+    """start.accepted of who begins anew, whatever these queries have decided last in the sink."""
+    return ",".join(f"new-checkpoint:{query}:{number}" for query in queries for number in range(20))
 
 
 @pytest.mark.timeout(2 * PATIENCE_SECONDS)
@@ -41,9 +44,10 @@ def test_another_query_runs_between_a_crash_and_the_restart(
         "transactional.id": f"sink-{topic}",
     }
     one = Query(tmp_path / "one", options)
-    meant = options | {"start.accepted": ANEW}
-    other = replace(one, checkpoint=tmp_path / "other", options=meant, batches=3)
     assert run(one, Crash(at)) == "killed"
+    known = json.loads((one.checkpoint / "metadata").read_text())["id"]
+    meant = options | {"start.accepted": anew(known)}
+    other = replace(one, checkpoint=tmp_path / "other", options=meant, batches=3)
     assert run(other) == "done"
     assert run(one) == "done"
     assert sorted(row[3] for row in kafka.rows(topic, 2)) == sorted(one.rows() + other.rows())
@@ -56,6 +60,7 @@ class Streams:
         self.spark, self.kafka, self.folder = spark, kafka, folder
         self.target = kafka.topic(2)
         self.sources = {name: kafka.topic(1) for name in ("older", "newer")}
+        self.known: list[str] = []
 
     def start(self, name: str) -> StreamingQuery:
         rows = (
@@ -65,17 +70,19 @@ class Streams:
             .option("startingOffsets", "earliest")
             .load()
         )
-        return (
+        query = (
             rows.select("key", "value")
             .writeStream.format("eoslog")
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .option("topic", self.target)
             .option("transactional.id", f"sink-{self.target}")
-            .option("start.accepted", ANEW)
+            .option("start.accepted", anew("", *self.known))
             .option("checkpointLocation", str(self.folder / name))
             .queryName(f"{name} {self.target}")
             .start()
         )
+        self.known.append(query.id)
+        return query
 
     def put(self, name: str, *values: bytes) -> None:
         self.kafka.put(self.sources[name], list(values))

@@ -325,7 +325,8 @@ def test_where_later_rows_are_visible_nothing_is_restored(
         return ("out-0 has 2 rows from offset 4 on",)
 
     monkeypatch.setattr(restore, "undecided_behind", visible)
-    with pytest.raises(NotRestorable, match=r"visible \(out-0 has 2 rows.*start\.accepted=without-state:1"):
+    said = r"visible \(out-0 has 2 rows.*start\.accepted=without-state:[\w-]+:1"
+    with pytest.raises(NotRestorable, match=said):
         world.restore()
     assert asked == [(world.sink.id, decision.batch)] and world.files() == {}
 
@@ -385,7 +386,9 @@ def test_what_cannot_be_restored_leaves_nothing_behind(world: SavedWorld) -> Non
     world.cut()
     world.lose()
     for _ in range(2):
-        with pytest.raises(NotRestorable, match=r"or its first records.*start\.accepted=without-state:3,"):
+        with pytest.raises(
+            NotRestorable, match=r"or its first records.*start\.accepted=without-state:[\w-]+:3,"
+        ):
             world.restore()
         assert list(world.folder.iterdir()) == []
     check_restored(Checkpoint.at(str(world.folder)))

@@ -669,7 +669,7 @@ def test_a_sink_that_was_left_is_not_gone_on_with(folder: Path, query: Query) ->
     anew.plan(0)
     word = starts_in_vain(anew, said)
     assert word == f"left:{told.left.word}"
-    anew.options = replace(anew.options, accepted=frozenset({word, f"new-checkpoint:{told.sequence}"}))
+    anew.options = replace(anew.options, accepted=frozenset({word, f"new-checkpoint:{told.word}"}))
     anew.batch(0)
     assert query.last().left is None
 
@@ -711,7 +711,7 @@ def test_at_least_once_under_a_sinks_name_leaves_it(folder: Path, query: Query) 
     assert committer.begin_stream(plain.options, plain.runner) is None  # type: ignore[arg-type]
     query.plan(1)
     starts_in_vain(query, "sink sink: it was left for at_least_once by batch 0 of query p")
-    plain.options = stream_options(plain.folder, start__accepted=f"new-checkpoint:{query.last().sequence}")
+    plain.options = stream_options(plain.folder, start__accepted=f"new-checkpoint:{query.last().word}")
     plain.begin()
 
 
