@@ -22,13 +22,9 @@ from typing import NamedTuple
 from benchmarks.many_tasks import DECISIONS
 from benchmarks.peers import ApacheKafka, ThreeNodes
 from benchmarks.simulation.calibrate import MANY, Calibration
-from benchmarks.simulation.counted import counted
-from benchmarks.simulation.judged import COUNTED, Found, compared, wrongly_foretold
-from benchmarks.simulation.micro_batch import MicroBatch, offset_records
-from benchmarks.simulation.query import Query
-from benchmarks.simulation.seen_in_part import ends, in_part_ms
-from benchmarks.simulation.tables import filled
-from benchmarks.simulation.timeline import Setting, foretell
+from benchmarks.simulation.model import MicroBatch, Setting, foretell, offset_records
+from benchmarks.simulation.query import Query, counted, ends, in_part_ms
+from benchmarks.simulation.tables import COUNTED, Found, compared, filled, wrongly_foretold
 from benchmarks.starts import PARTITIONS
 from eoslog.testing import EmbeddedBroker
 

@@ -12,15 +12,26 @@ from typing import Any
 import pytest
 
 from benchmarks.simulate import JSON, PAGE, SUBJECTS
-from benchmarks.simulation.costs import Cost, Costs
-from benchmarks.simulation.counted import Counted, counted
-from benchmarks.simulation.judged import close
-from benchmarks.simulation.micro_batch import BEGIN, COMMIT, TASKS, MicroBatch, offset_records
-from benchmarks.simulation.placement import by_node, decision_chunks, participants, spread
-from benchmarks.simulation.query import CLIENT, Query
-from benchmarks.simulation.rules_alone import rules_alone
-from benchmarks.simulation.tables import all_tables, filled
-from benchmarks.simulation.timeline import SINK, Setting, _ends, foretell
+from benchmarks.simulation.calibrate import rules_alone
+from benchmarks.simulation.model import (
+    BEGIN,
+    COMMIT,
+    SINK,
+    TASKS,
+    Cost,
+    Costs,
+    MicroBatch,
+    Setting,
+    _ends,
+    by_node,
+    decision_chunks,
+    foretell,
+    offset_records,
+    participants,
+    spread,
+)
+from benchmarks.simulation.query import CLIENT, Counted, Query, counted
+from benchmarks.simulation.tables import all_tables, close, filled
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.testing import EmbeddedBroker
 

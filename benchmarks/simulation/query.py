@@ -1,4 +1,5 @@
-"""A query without Spark that is measured: its driver's rules, its tasks' client, a cluster.
+"""A query without Spark that is measured: its driver's rules, its tasks' client, a cluster; and what is
+counted there.
 
 Tasks run one after the other in this process, or side by side in worker processes that live as long as the
 query. Each writes ten rows to each of its partitions, in a transaction of its own.
@@ -9,20 +10,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 
+from benchmarks.simulation.model import BEGIN, COMMIT, TASKS
 from benchmarks.starts import PARTITIONS, make
 from eoslog.client.admin import transactions
+from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.commands import FetchStored, demand
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.finish import await_readable
@@ -31,7 +36,16 @@ from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Prepared, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.run.runner import Runner
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.protocol.encode import encode_batches
+from eoslog.protocol.typed import FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed import FetchRequestDraft
+
+
+# -- a query ---------------------------------------------------------------------------------------
 
 ROWS, TIMEOUT_MS = 10, 600_000
 CLIENT = "simulated-query"
@@ -153,3 +167,111 @@ def _next_number(begun: Begun) -> int:
     key = (begun.sink_id, begun.batch.batch_id)
     _used[key] = _used.get(key, -1) + 1
     return _used[key]
+
+
+# -- what a batch has sent and written -------------------------------------------------------------
+
+STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
+Seen = Callable[[], Mapping[str, int]]
+"""Requests of each API that the query's client has sent so far."""
+_SETTLED_SECONDS = 10.0
+
+
+class Counted(NamedTuple):
+    """What a micro-batch asked for and what was written. `chunks`: of its decision."""
+
+    requests: dict[str, dict[str, int]]
+    state_records: int
+    offset_records: int
+    markers: int
+    chunks: int
+
+
+def counted(query: Query, tasks: int, seen: Seen) -> Counted:
+    """Run the query's next batch."""
+    with Cluster(replace(query.config, client_id="counts")) as other:
+        before = {topic: settled(other, topic) for topic in (STATE, OFFSETS, query.topic)}
+        requests, counts = {}, [Counter(seen())]
+        begun = query.begin()
+        counts.append(Counter(seen()))
+        reports = query.tasks(begun, tasks)
+        counts.append(Counter(seen()))
+        query.commit(reports)
+        counts.append(Counter(seen()))
+        for phase, was, now in zip((BEGIN, TASKS, COMMIT), counts[:-1], counts[1:], strict=True):
+            requests[phase] = dict(now - was)
+        wrote = {topic: settled(other, topic) - end for topic, end in before.items()}
+    stored = query.runner.run(demand(FetchStored(query.sink.group), "the decision"))
+    newest = max(offset for offset, _ in stored.chunks.values())
+    chunks = sum(offset == newest for offset, _ in stored.chunks.values())
+    rows = sum(report.rows for report in reports)
+    return Counted(requests, wrote[STATE], wrote[OFFSETS], wrote[query.topic] - rows, chunks)
+
+
+def settled(cluster: Cluster, topic: str) -> int:
+    """Records that the topic has had, when no more come. Raises TimeoutError."""
+    cluster.forget_topic(topic)
+    places = {(topic, partition): LATEST for partition in cluster.topic(topic).leaders}
+    until, last = time.monotonic() + _SETTLED_SECONDS, -1
+    while time.monotonic() < until:
+        now = sum(list_offsets(cluster, places, committed=False).values())
+        if now == last and now == sum(list_offsets(cluster, places, committed=True).values()):
+            return now
+        last = now
+        time.sleep(0.1)
+    raise TimeoutError(f"{topic} still grows after {_SETTLED_SECONDS} s")
+
+
+# -- what readers have seen ------------------------------------------------------------------------
+
+_BY_NAME = 12
+_MOST_BYTES = 50 << 20
+
+
+def ends(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Where each partition ends, when all transactions on it are over."""
+    settled(cluster, topic)
+    places = {(topic, n): LATEST for n in range(PARTITIONS)}
+    return {n: end for (_, n), end in list_offsets(cluster, places, committed=False).items()}
+
+
+def in_part_ms(cluster: Cluster, topic: str, since: dict[int, int]) -> float:
+    """Of the transactions behind these offsets. A partition's readers see nothing before the end of the
+    transaction that wrote to it first."""
+    until = ends(cluster, topic)
+    shown, last = [], 0
+    for partition, start in since.items():
+        if until[partition] == start:
+            continue
+        headers = list(_headers(cluster, topic, partition, start, until[partition]))
+        markers = {h.producer_id: h.max_timestamp for h in headers if h.is_control}
+        shown.append(markers[headers[0].producer_id])
+        last = max(last, *markers.values())
+    return float(last - min(shown))
+
+
+def _headers(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> Iterable[BatchHeader]:
+    while start < end:
+        body: FetchRequestDraft = {
+            "replica_id": -1,
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "max_bytes": _MOST_BYTES,
+            "isolation_level": 0,
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {"partition": partition, "fetch_offset": start, "partition_max_bytes": _MOST_BYTES}
+                    ],
+                }
+            ],
+        }
+        connection = cluster.leader(topic, partition)
+        version = connection.pick(ApiKey.FETCH, max_version=_BY_NAME)
+        found = connection.call(FETCH, body, version=version)["responses"][0]["partitions"][0]
+        assert not found["error_code"], found["error_code"]
+        for _, header in iter_headers(found["records"] or b""):
+            if header.base_offset >= start:
+                yield header
+                start = header.next_offset

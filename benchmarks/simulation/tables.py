@@ -1,23 +1,67 @@
-"""docs/scale.md's tables, made of docs/simulated.json. Pure."""
+"""docs/scale.md's tables, made of docs/simulated.json, and whether what was foretold is what was measured.
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.simulation.apart import Network, apart
-from benchmarks.simulation.costs import Costs
-from benchmarks.simulation.judged import wrongly_foretold
-from benchmarks.simulation.micro_batch import MicroBatch, offset_records
-from benchmarks.simulation.placement import by_node, by_partition, decision_chunks, participants, spread
-from benchmarks.simulation.timeline import SINK, Setting, foretell
+from benchmarks.simulation.model import (
+    SINK,
+    Costs,
+    MicroBatch,
+    Network,
+    Setting,
+    apart,
+    by_node,
+    by_partition,
+    decision_chunks,
+    foretell,
+    offset_records,
+    participants,
+    spread,
+)
+
+# -- foretold and measured -------------------------------------------------------------------------
+
+Found = Mapping[str, Any]
+"""A cluster's part of docs/simulated.json."""
+COUNTED = 100
+"""Tasks of the batch whose records are counted."""
+BOUND, CLOCK_MS = 0.25, 3.0
+
+
+def compared(found: Found) -> Iterator[tuple[str, str, float, float]]:
+    """Tasks, figure, foretold and measured."""
+    for tasks, measured in found["measured"].items():
+        for figure, was in measured.items():
+            yield tasks, figure, found["foretold"][tasks][figure], was
+
+
+def wrongly_foretold(name: str, found: Found) -> list[str]:
+    """What was foretold wrong: times outside the bound, counts at all."""
+    wrong = [
+        f"{name}, {tasks} tasks: {figure} took {was} ms, foretold were {said} ms"
+        for tasks, figure, said, was in compared(found)
+        if not close(said, was)
+    ]
+    if found["written"] != found["to_write"]:
+        wrong.append(f"{name}: {COUNTED} tasks wrote {found['written']}, foretold were {found['to_write']}")
+    return wrong
+
+
+def close(foretold: float, measured: float) -> bool:
+    """Within the bound, or within what clocks of milliseconds can tell."""
+    return abs(foretold - measured) <= max(BOUND * measured, CLOCK_MS)
+
+
+# -- tables ----------------------------------------------------------------------------------------
 
 EXECUTORS, PARTITIONS, STATE_PARTITIONS = 100, 100, 50
 """One task at a time on each executor; partitions of the topic and of `__transaction_state`."""
 TASKS, NODES = (100, 1_000, 10_000), (3, 10, 30)
 WORDS = {"begin": "begin", "tasks": "tasks", "commit": "commit", "in_part": "seen in part"}
-Found = Mapping[str, Any]
-"""docs/simulated.json: by subject."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
