@@ -141,8 +141,7 @@ dump-segments: $(READY) $(KAFKA)  ## read every segment of the demo with Kafka's
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
 
 dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and trimmed
-	rm -rf .upkept && $(BIN)/python -m benchmarks.upkept_logs --data .upkept
-	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept && rm -rf .upkept
+	rm -rf .upkept && $(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept --fill && rm -rf .upkept
 
 bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # -- a query ---------------------------------------------------------------------------------------
 
-ROWS, TIMEOUT_MS = 10, 600_000
+ROWS, TIMEOUT_MS, COORDINATOR_TIMEOUT_MS = 10, 600_000, 60_000
 CLIENT = "simulated-query"
 """The client.id: what is counted is this client's."""
 
@@ -74,14 +74,17 @@ class Query:
         make(bootstrap, topic)
         self.config = replace(ClientConfig(parse_addresses(bootstrap)), client_id=CLIENT)
         self.topic, self.written, self.two_phase, self.workers = topic, written, two_phase, workers
-        self.sink, self.number, self.last = Sink(topic), 0, None
-        self.cluster = Cluster(self.config)
-        self.runner = Runner(self.cluster, 60_000)
+        self.sink, self.number = Sink(topic), 0
         self.decision: Decision | None = None
+        self.start()
         spawn = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(workers, mp_context=spawn) if workers else None
 
-    last: Run | None
+    def start(self) -> None:
+        """A new driver, which remembers nothing."""
+        self.last: Run | None = None
+        self.cluster = Cluster(self.config)
+        self.runner = Runner(self.cluster, COORDINATOR_TIMEOUT_MS)
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +154,7 @@ def run_task(work: tuple[ClientConfig, Begun, str, int, int]) -> Prepared:
     config, begun, topic, written, number = work
     cluster = shared_cluster(config)
     _, stamp = judge(begun, *begun.batch[:2], number)
-    name = participant_name(stamp, f"{os.getpid():016x}", _next_number(begun))
+    name = participant_name(stamp, f"{os.getpid():016x}", _next_number(config, begun))
     partitions = [(number + n) % PARTITIONS for n in range(written)]
     who = open_transaction(cluster, name, topic, partitions)
     late = Runner(cluster, TIMEOUT_MS).run(withdraw_if_late(stamp, who))
@@ -159,12 +162,12 @@ def run_task(work: tuple[ClientConfig, Begun, str, int, int]) -> Prepared:
     return Prepared(stamp, number, who, ROWS * written, tuple((topic, n) for n in partitions))
 
 
-_used: dict[tuple[str, int], int] = {}
-"""(sink, batch) -> transactions that this process has opened."""
+_used: dict[tuple[ClientConfig, str, int], int] = {}
+"""(cluster, sink, batch) -> transactions that this process has opened."""
 
 
-def _next_number(begun: Begun) -> int:
-    key = (begun.sink_id, begun.batch.batch_id)
+def _next_number(config: ClientConfig, begun: Begun) -> int:
+    key = (config, begun.sink_id, begun.batch.batch_id)
     _used[key] = _used.get(key, -1) + 1
     return _used[key]
 
