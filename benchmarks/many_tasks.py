@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -22,7 +21,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from benchmarks.peers import ApacheKafka
-from benchmarks.starts import make
+from benchmarks.starts import WARM, make, session
+from benchmarks.starts import Subject as Program
 from eoslog.connector.progress import HEAD
 from eoslog.testing import EmbeddedBroker
 
@@ -72,18 +72,6 @@ def measure(spark: SparkSession, subject: Subject, tasks: int, batches: int, tol
     return Took(took, statistics.median(commits) if commits else None)
 
 
-def session(jars: str) -> SparkSession:
-    """Two cores, both connectors."""
-    python = str(Path(sys.executable).with_name("eoslog-python"))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(name, "false")
-    spark = builder.config("spark.driver.memory", "2g").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 100, 1000, 4000])
@@ -95,7 +83,8 @@ def main() -> None:
         told = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-tasks-"))) / "log"
         with told.open("ab") as log:
             os.dup2(log.fileno(), 2)  # of the JVM and its Python processes
-        spark = session(",".join(map(str, sorted(given.spark_kafka.glob("*.jar")))))
+        jars = ",".join(map(str, sorted(given.spark_kafka.glob("*.jar"))))
+        spark = session(Program("", "eoslog", {"spark.driver.memory": "2g"}, WARM), jars)
         stack.callback(spark.stop)
         peer = stack.enter_context(ApacheKafka(given.kafka, DECISIONS)).bootstrap
         own = stack.enter_context(EmbeddedBroker(config=DECISIONS)).bootstrap
