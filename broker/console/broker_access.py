@@ -45,6 +45,16 @@ RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
 
 
+Row = dict[str, Any]
+"""What a list shows of an item."""
+
+
+def check(code: int, what: str) -> None:
+    """Raise KafkaError for an answer's error code."""
+    if code:
+        raise KafkaError(code, what)
+
+
 class BrokerBusy(Exception):
     """The broker did not answer within `PATIENCE`."""
 
@@ -251,7 +261,6 @@ async def offsets(
 
 
 Item = TypeVar("Item")
-Row = dict[str, Any]
 
 MOST = 200
 """The most items in one answer."""
@@ -273,6 +282,10 @@ class PageQuery:
     down: bool = False
     fold: bool = False
     sink: str = ""
+
+    def wants(self, sink: str | None) -> bool:
+        """Whether an item of this sink, or of none, has a line of its own."""
+        return sink == self.sink if self.sink else sink is None or not self.fold
 
 
 def matching(items: Iterable[Item], name: Callable[[Item], str], contains: str) -> list[Item]:
@@ -304,19 +317,13 @@ def arranged(rows: Iterable[Row], want: PageQuery) -> list[Row]:
 
 
 def page(
-    items: Iterable[Item],
-    name: Callable[[Item], str],
-    *,
-    after: str = "",
-    contains: str = "",
-    limit: int = MOST,
+    items: Iterable[Item], name: Callable[[Item], str], *, after: str, limit: int
 ) -> tuple[list[Item], str | None]:
-    """The first `limit` items by name that come after `after` and contain `contains` (in either case).
+    """The first `limit` items by name that come after `after`.
 
     Also returns the name after which the next page begins; None at the end.
     """
-    wanted = contains.lower()
-    left = (item for item in items if name(item) > after and wanted in name(item).lower())
+    left = (item for item in items if name(item) > after)
     found = nsmallest(min(limit, MOST) + 1, left, key=name)
     more = len(found) > min(limit, MOST)
     found = found[:-1] if more else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eoslog.broker.console.broker_access import (
     END,
@@ -15,12 +15,14 @@ from eoslog.broker.console.broker_access import (
     BrokerAccess,
     Caller,
     PageQuery,
+    Row,
     arranged,
+    check,
     chosen,
     matching,
     offsets,
 )
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.names_by_sink import is_anchor, made, sinks_of_groups
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -39,9 +41,6 @@ MOST_MEMBERS = 500
 MOST_OFFSETS = 2000
 """The most rows of one group in one answer, which also has their total number."""
 
-Row = dict[str, Any]
-
-
 SORTS = (NAME, "state", "type", "partitions", "lag")
 _GROUPS_AT_ONCE = 50  # per request: short work for the broker's loop
 
@@ -53,7 +52,7 @@ async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     group that holds a sink's decisions: it has `sink` instead.
     """
     answer = await inside.ask(caller, LIST_GROUPS, 5, {"states_filter": [], "types_filter": []})
-    _check(answer["error_code"], "groups")
+    check(answer["error_code"], "groups")
     known = answer["groups"]
     found = matching(known, _name, want.contains)
     if len(found) > MOST_LOOKED_AT:
@@ -61,7 +60,7 @@ async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
     looked_at = [_name(one) for one in found[:MOST_LOOKED_AT]] if want.fold or want.sink else []
     committed = await _committed(inside, caller, looked_at)
     sinks = _sinks(committed)
-    wanted = [one for one in found if _is_wanted(sinks.get(_name(one)), want)]
+    wanted = [one for one in found if want.wants(sinks.get(_name(one)))]
     listed, more = chosen(wanted, _name, want)
     new = [_name(one) for one in listed if _name(one) not in committed]
     committed |= await _committed(inside, caller, new)
@@ -81,10 +80,6 @@ async def groups(inside: BrokerAccess, caller: Caller, want: PageQuery) -> Row:
 
 def _name(listed: ListGroupsResponseGroup) -> str:
     return listed["group_id"]
-
-
-def _is_wanted(sink: str | None, want: PageQuery) -> bool:
-    return sink == want.sink if want.sink else sink is None or not want.fold
 
 
 def _sinks(committed: dict[str, dict[TopicPartition, int]]) -> dict[str, str]:
@@ -182,7 +177,7 @@ async def _consumer(inside: BrokerAccess, caller: Caller, name: str) -> Row | No
     (found,) = answer["groups"]
     if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
         return None
-    _check(found["error_code"], f"group {name}")
+    check(found["error_code"], f"group {name}")
     members = [
         _member(member, member["instance_id"], [
             (topic["topic_name"], index)
@@ -197,7 +192,7 @@ async def _consumer(inside: BrokerAccess, caller: Caller, name: str) -> Row | No
 async def _classic(inside: BrokerAccess, caller: Caller, name: str) -> Row:
     answer = await inside.ask(caller, DESCRIBE_GROUPS, 6, {"groups": [name]})
     (found,) = answer["groups"]
-    _check(found["error_code"], f"group {name}")
+    check(found["error_code"], f"group {name}")
     members = []
     for number, member in enumerate(found["members"], 1):
         assigned = assigned_partitions(found["protocol_type"], member["member_assignment"])
@@ -223,8 +218,3 @@ def _member(
         "host": described["client_host"],
         "partitions": partitions,
     }
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        raise KafkaError(code, what)

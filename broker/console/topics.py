@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eoslog.broker.console.broker_access import (
     END,
@@ -14,22 +14,20 @@ from eoslog.broker.console.broker_access import (
     BrokerAccess,
     Caller,
     PageQuery,
+    Row,
     arranged,
     by_topic,
+    check,
     chosen,
     matching,
     offsets,
     pieces,
 )
-from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import DESCRIBE_LOG_DIRS, METADATA
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed import DescribeLogDirsRequestTopicDraft, MetadataResponseTopic
-
-Row = dict[str, Any]
-
 
 SORTS = (NAME, "partitions", "records", "held_back", "bytes")
 
@@ -71,8 +69,7 @@ async def partitions(inside: BrokerAccess, caller: Caller, topic: str) -> Row:
         caller, METADATA, 12, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
     )
     (found,) = answer["topics"]
-    if found["error_code"]:
-        raise KafkaError(found["error_code"], f"topic {topic}")
+    check(found["error_code"], f"topic {topic}")
     facts = await _facts(inside, caller, _places(found))
     return {"name": topic, "internal": found["is_internal"], "partitions": list(facts.values())}
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.console.broker_access import (
     END,
@@ -17,8 +17,10 @@ from eoslog.broker.console.broker_access import (
     BrokerAccess,
     Caller,
     PageQuery,
+    Row,
     arranged,
     by_topic,
+    check,
     chosen,
     matching,
     offsets,
@@ -26,7 +28,7 @@ from eoslog.broker.console.broker_access import (
 )
 from eoslog.broker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from eoslog.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import made, sink_of, sinks_of_ids
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.protocol.typed import (
@@ -56,9 +58,6 @@ NEVER_MS = 2**31 - 1
 _MOST_SEARCHED = 5000  # partitions behind their high watermark, checked for hanging transactions
 _MOST_PARTITIONS = 100  # partitions shown of one transaction in the list
 
-Row = dict[str, Any]
-
-
 SORTS = (NAME, "state", "age")
 
 
@@ -73,7 +72,7 @@ async def transactions(
     sinks = sinks_of_ids({_name(one) for one in known})
     found = matching(known, _name, want.contains)
     shown = [one for one in found if everything or one["transaction_state"] in OPEN]
-    wanted = [one for one in shown if _is_wanted(sinks.get(_name(one)), want)]
+    wanted = [one for one in shown if want.wants(sinks.get(_name(one)))]
     if want.sort == "age" and len(wanted) > MOST_LOOKED_AT:
         want = replace(want, sort=NAME, down=False)
     listed, more = chosen(wanted, _name, want)
@@ -90,10 +89,6 @@ async def transactions(
         lines = await _lines(inside, caller, mine, sinks, want, everything)
         page |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
     return page
-
-
-def _is_wanted(sink: str | None, want: PageQuery) -> bool:
-    return sink == want.sink if want.sink else sink is None or not want.fold
 
 
 async def _in_order(
@@ -140,8 +135,7 @@ async def _listed(
     answer = await inside.ask(
         caller, LIST_TRANSACTIONS, 0, {"state_filters": list(states), "producer_id_filters": []}
     )
-    if answer["error_code"]:
-        raise KafkaError(answer["error_code"], "transactions")
+    check(answer["error_code"], "transactions")
     return answer["transaction_states"]
 
 
@@ -354,7 +348,7 @@ async def abort_id(inside: BrokerAccess, caller: Caller, seen: SeenTransaction) 
         same = partial(_check_same, inside, seen)
         answer = await inside.ask(caller, INIT_PRODUCER_ID, 4, body, first=same)
         if answer["error_code"] not in _AGAIN:
-            _check(answer["error_code"], f"transactional id {name}")
+            check(answer["error_code"], f"transactional id {name}")
         described = await _ended(inside, caller, seen)
         if described["transaction_state"] != TransactionState.ONGOING.text:
             break
@@ -422,7 +416,7 @@ async def abort_place(
     answer = await inside.ask(caller, WRITE_TXN_MARKERS, 1, {"markers": [_marker(found[0])]})
     for done in answer["markers"][0]["topics"]:
         for part in done["partitions"]:
-            _check(part["error_code"], f"producer id {producer_id} on {name}")
+            check(part["error_code"], f"producer id {producer_id} on {name}")
     logger.warning(
         "%s, at the console from %s, wrote an abort marker for producer id %d on %s",
         caller.name, caller.host, producer_id, name,
@@ -439,8 +433,3 @@ def _marker(producer: Row) -> WriteTxnMarkersRequestMarkerDraft:
         "coordinator_epoch": max(producer["coordinator_epoch"], 0),
         "transaction_version": _UNDER_TV1,
     }
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        raise KafkaError(code, what)

@@ -266,15 +266,15 @@ def test_a_lone_surrogate_in_json_can_be_sent() -> None:
 # Pages, rates, doors
 
 
-@given(st.lists(st.text("abC", max_size=3), unique=True), st.integers(1, 5), st.sampled_from(["", "a", "C"]))
-def test_pages_hold_each_once(names: list[str], limit: int, contains: str) -> None:
+@given(st.lists(st.text("abC", max_size=3), unique=True), st.integers(1, 5))
+def test_pages_hold_each_once(names: list[str], limit: int) -> None:
     seen: list[str] = []
     after: str | None = ""
     while after is not None:
-        found, after = page(names, str, after=after, contains=contains, limit=limit)
+        found, after = page(names, str, after=after, limit=limit)
         assert len(found) <= limit
         seen += found
-    assert seen == sorted(name for name in names if name and contains.lower() in name.lower())
+    assert seen == sorted(filter(None, names))
 
 
 def sample(at: float, ends: int, produced: int = 0, seconds: float = 0.0) -> Sample:
