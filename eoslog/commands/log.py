@@ -7,23 +7,18 @@ changes a log, so nothing can be lost. Each change is atomic, and durable before
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from eoslog.broker.log import files
 from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.ports import FileSystem, OsFileSystem
-from eoslog.commands.log_files import LogFinding, Report
-from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
-from eoslog.commands.output import several, show_json, text_of
-
-if TYPE_CHECKING:
-    from eoslog.commands.log_files import Report
+from eoslog.commands.log_files import READABLE, LogFinding, Report, entries
+from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of, size_of, verify_all
+from eoslog.commands.output import several, show_json, shown, text_of
 
 
 @contextmanager
@@ -90,8 +85,6 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def dump(paths: tuple[str, ...], print_data_log: bool, as_json: bool) -> None:
     """Print batches of segments, and entries of indexes, snapshots and checkpoints."""
-    from eoslog.commands.log_files import entries
-
     failed = False
     for path in _files(paths):
         if not as_json:
@@ -137,14 +130,11 @@ def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
     --repair removes or rewrites wrong indexes, snapshots and checkpoints, never a log. Exit status 1 if
     anything is still wrong.
     """
-    from eoslog.broker.log.data_dir import DataDirError
-    from eoslog.commands.log import locked, repair
-    from eoslog.commands.log_files import Report
-    from eoslog.commands.log_places import verify_all
-
     report = Report()
     try:
-        with locked(paths) if fix else nullcontext(), _progress(paths, report, shown=not as_json):
+        with locked(paths) if fix else nullcontext(), shown(sizes=True, quiet=as_json) as watch:
+            watch.begin("reading", size_of(paths))
+            report.progress = watch.advance
             verify_all(paths, report, locked=fix)
             if fix:
                 repair(report)
@@ -155,24 +145,7 @@ def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _progress(paths: Iterable[str], report: Report, *, shown: bool) -> Iterator[None]:
-    """A progress bar on a terminal while the files are read."""
-    from eoslog.commands.log_places import size_of
-
-    if not shown or not sys.stderr.isatty():
-        yield
-        return
-    with click.progressbar(
-        length=size_of(paths), label="reading", file=sys.stderr, update_min_steps=1 << 20
-    ) as bar:
-        report.progress = bar.update
-        yield
-
-
 def _print_report(report: Report, as_json: bool) -> None:
-    from eoslog.commands.log import repair_note
-
     if as_json:
         findings = [finding.as_json() for finding in report.findings]
         show_json({"checked": report.counts, "running": report.running, "findings": findings})
@@ -192,8 +165,6 @@ def _files(paths: tuple[str, ...]) -> list[str]:
     """The readable files among those named, and in the directories named and the partitions' directories in
     them.
     """
-    from eoslog.commands.log_files import READABLE
-
     found = []
     for path in paths:
         if not os.path.isdir(path):

@@ -128,14 +128,16 @@ class _Bar:
 
 
 @contextmanager
-def shown() -> Iterator[ProgressListener]:
-    """A listener that shows the progress while the context lasts."""
-    if not sys.stderr.isatty():
+def shown(*, sizes: bool = False, quiet: bool = False) -> Iterator[ProgressListener]:
+    """A listener that shows progress while the context lasts, unless `quiet`. `sizes`: steps are bytes."""
+    if quiet or not sys.stderr.isatty():
         yield _Quiet()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    done = DownloadColumn() if sizes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), done, Elapsed())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bar(progress)

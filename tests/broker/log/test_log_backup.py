@@ -26,7 +26,7 @@ from eoslog.broker.log.reserve import RESERVE
 from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.topics.topics import Topics
 from eoslog.cli import main
-from eoslog.commands.backup_copy import NoBackup, copied, source
+from eoslog.commands.backup import NoBackup, copied, source
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import QUICK, create, read_all
 from tests.broker.log.logkit import NOW, FakeClock, sequenced
@@ -388,7 +388,7 @@ def test_a_broker_that_does_not_answer(tmp_path: Path) -> None:
         assert holder.stdout is not None
         holder.stdout.readline()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("eoslog.commands.backup_copy.ANSWER_WITHIN", 0.5)
+            patch.setattr("eoslog.commands.backup.ANSWER_WITHIN", 0.5)
             assert "did not answer within" in refused(tmp_path / "data", tmp_path / "copy")
         holder.kill()
     assert not (tmp_path / "data" / backup.DIRECTORY).exists()
