@@ -127,8 +127,10 @@ def options_page() -> str:
         "",
         "Set options in the config file or by `--config NAME=VALUE`. Where Kafka has the option, the name is"
         " Kafka's, and most often the default. *Dynamic* ones can be changed while the broker runs"
-        " (`kafka-configs --entity-type brokers`, KIP-226). Options without values are true or false if the"
-        " default is, else texts.",
+        " (`kafka-configs --entity-type brokers`, KIP-226).",
+        "",
+        "Below a name: its default behind = or in bold, and its values. Without values an option is true or"
+        " false if its default is, else a text.",
     ]
     rare = []
     for section in sorted(option_sections().values(), key=lambda one: _ORDER.index(one.__name__)):
@@ -144,7 +146,7 @@ def options_page() -> str:
     return "\n".join([*lines, *_other_names()]) + "\n"
 
 
-_BROKER_HEAD = ("| option | default | values | meaning |", "|---|---|---|---|")
+_BROKER_HEAD = ("| option | meaning |", "|---|---|")
 _ORDER = [
     f"{one}Options"
     for one in ("Network", "Storage", "Topic", "Security", "Operations", "Group", "Transaction")
@@ -199,11 +201,9 @@ RARE = {
 
 def _option(declared: Field[Any]) -> str:
     metadata = declared.metadata
-    default = "" if metadata["secret"] else _readable(metadata["name"], text_of(declared.default))
-    meaning = metadata["meaning"] + (
-        "; *dynamic*" if metadata["dynamic"] and not declared.metadata["secret"] else ""
-    )
-    return f"| `{metadata['name']}` | {_cell(default)} | {_values(rule_of(declared))} | {_coded(meaning)} |"
+    default = "" if metadata["secret"] else text_of(declared.default)
+    meaning = metadata["meaning"] + ("; *dynamic*" if metadata["dynamic"] and not metadata["secret"] else "")
+    return f"| `{metadata['name']}`{_values(rule_of(declared), default)} | {_coded(meaning)} |"
 
 
 _UNITS = {
@@ -239,12 +239,11 @@ def _other_names() -> list[str]:
 def _topic_configs() -> list[str]:
     lines = ["", "## Configs of topics", ""]
     lines += ["The broker's option is the default of topics that do not set the config. All are dynamic.", ""]
-    lines += ["| config | broker's option | default | values | meaning |", "|---|---|---|---|---|"]
+    lines += ["| config, broker's option | meaning |", "|---|---|"]
     for name, line in sorted(TOPIC_CONFIGS.items()):
         if not line.no_effect:
-            default = _cell(_readable(name, text_of(line.default)))
-            cells = (f"`{name}`", f"`{line.synonym}`", default, _values(line.rule), _coded(line.meaning))
-            lines.append(f"| {' | '.join(cells)} |")
+            names = f"`{name}`<br>`{line.synonym}`"
+            lines.append(f"| {names}{_values(line.rule, text_of(line.default))} | {_coded(line.meaning)} |")
     return lines
 
 
@@ -272,24 +271,33 @@ def _why_not(declared: Field[Any]) -> str:
 
 def _group_configs() -> list[str]:
     lines = ["", "## Configs of groups", "", "Of a single consumer group (KIP-848).", ""]
-    lines += ["| config | values | default from | meaning |", "|---|---|---|---|"]
+    lines += ["| config | meaning |", "|---|---|"]
     for name, line in sorted(GROUP_CONFIGS.items()):
-        values = f"from `{line.lowest}` to `{line.highest}`"
-        lines.append(f"| `{name}` | {values} | `{line.option}` | {_cell(line.meaning)} |")
+        values = f"= `{line.option}`;<br>from `{line.lowest}`<br>to `{line.highest}`"
+        lines.append(f"| `{name}`<br>{values} | {_cell(line.meaning)} |")
     return lines
 
 
-def _values(rule: ConfigRule) -> str:
+def _values(rule: ConfigRule, default: str) -> str:
+    """The lines below a name: default and values."""
+    if rule.choices and rule.kind is not ConfigType.LIST:
+        return f"<br>{_words(rule.choices, default)}"
+    shown = _cell(_readable(rule.name, default))
+    said = [f"= {shown if len(shown) < _LONG else shown.replace(',', ',<br>')}"] if default else []
     if rule.hint:
-        return _cell(rule.hint)
-    if rule.choices:
-        many = "list of " if rule.kind is ConfigType.LIST else ""
-        return many + ", ".join(one or "(empty)" for one in rule.choices)
-    if rule.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
-        return f"≥{rule.low}" if rule.high in (INT32_MAX, INT64_MAX) else f"{rule.low} to {rule.high}"
-    return {ConfigType.LIST: "list", ConfigType.PASSWORD: "secret"}.get(rule.kind, "")
+        said.append(_cell(rule.hint))
+    elif rule.choices:
+        said.append(f"list of {', '.join(rule.choices)}")
+    elif rule.kind in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
+        unbound = rule.high in (INT32_MAX, INT64_MAX)
+        said.append(f"≥{rule.low}" if unbound else f"{rule.low} to {rule.high}")
+    elif rule.kind is ConfigType.PASSWORD:
+        said.append("secret")
+    return f"<br>{'; '.join(said)}" if said else ""
 
 
+_LONG = 40
+"""So many characters do not fit beside a meaning."""
 _CODE_OR_PLACEHOLDER = re.compile(r"`[^`]*`|<[a-z][\w.-]*>[\w/]*")
 
 
@@ -315,7 +323,7 @@ _NAMED = "|".join(
     )
     if re.search(r"\.[a-z]|[a-z][A-Z]", name)
 )
-_NAMES = re.compile(rf"(?<![\w./<-])(?:{_NAMED})(?:=[A-Za-z_]+)?(?![\w(-]|\.\w)")
+_NAMES = re.compile(rf"(?<![\w./<-])(?:{_NAMED})(?:=[A-Za-z_]+)?(?![\w(-]|\.[\w*])|\b[a-z]+(?:\.[a-z]+)*\.\*")
 
 
 def _coded(text: str) -> str:
@@ -334,7 +342,8 @@ def connector_page() -> str:
         "Options of Spark's connector and of Kafka's clients mean what they mean there. **Differs** says how"
         " eoslog's do (from Spark 4.2, kafka-clients 3.9). Names are not case-sensitive.",
         "",
-        "- `int`, `ms` and `bytes` are whole numbers above 0. `names` are separated by commas.",
+        "- Below a name: its type, and its default behind = or in bold.",
+        "- The types `int`, `ms` and `bytes` are whole numbers above 0. `names` are separated by commas.",
         "- In JSON, a topic or partition named twice is an error; Spark's connector takes the last.",
         "- A value must be valid, even if another option overrides it.",
         "",
@@ -351,7 +360,7 @@ def connector_page() -> str:
 
 
 NOT_IN_SPARK = "not in Spark's connector"
-_OPTION_HEAD = ("| option | type | default | meaning |", "|---|---|---|---|")
+_OPTION_HEAD = ("| option | meaning |", "|---|---|")
 
 
 _COLUMNS = {
@@ -455,15 +464,26 @@ _TOLD_ON = {
 
 
 def _connector_option(one: connector_table.Option) -> str:
-    values = ", ".join(word or "(empty)" for word in one.choices) or _TYPES.get(one.kind, one.kind.value)
-    default = one.unset or ("" if one.default in (None, "") else _as_typed(one))
     said = [_ONLY.get(one.use, "") + one.meaning]
     sparks = f"Spark's is {one.sparks}. " if one.sparks else ""
     if sparks or one.differs:
         said.append(f"**Differs:** {sparks}{one.differs}".rstrip())
     if told := _TOLD_ON.get(one.name):
         said.append(told)
-    return f"| `{one.name}` | {values} | {_cell(default)} | {_coded(' '.join(said))} |"
+    return f"| `{one.name}`<br>{_type_of(one)} | {_coded(' '.join(said))} |"
+
+
+def _type_of(one: connector_table.Option) -> str:
+    """Type and default, as `ms = 100`; or the words that it takes."""
+    default = one.unset or ("" if one.default in (None, "") else _as_typed(one))
+    if one.choices:
+        return _words(one.choices, default)
+    kind = _TYPES.get(one.kind, one.kind.value)
+    return f"{kind} = {_cell(default)}" if default else kind
+
+
+def _words(choices: Iterable[str], default: str) -> str:
+    return ", ".join(f"**{one or '(empty)'}**" if one == default else one or "(empty)" for one in choices)
 
 
 def _as_typed(one: connector_table.Option) -> str:
@@ -492,8 +512,7 @@ def _connector_others() -> list[str]:
     lines = ["", "## Other names", "", "| name | option |", "|---|---|"]
     lines += [f"| `{name}` | `{target}` |" for name, target in sorted(connector_table.ALIASES.items())]
     lines += ["", "## As they are", "", "Accepted with these values, refused with any other.", ""]
-    lines += ["| option | values |", "|---|---|"]
-    lines += [f"| `{name}` | {', '.join(values)} |" for name, values in sorted(FIXED.items())]
+    lines += [f"- `{name}`: {', '.join(values)}" for name, values in sorted(FIXED.items())]
     lines += ["", "## Without effect", "", "Accepted, as queries have them; they change no result here.", ""]
     lines += ["| options | reason |", "|---|---|", *_by_reason(NO_EFFECT)]
     lines += ["", "## Refused", "", "| options | what to do |", "|---|---|", *_by_reason(FORBIDDEN)]

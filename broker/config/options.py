@@ -85,7 +85,7 @@ class SecurityOptions:
         524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1
     )
     connections_max_reauth_ms: int = option(
-        0, "connections.max.reauth.ms", "when a SASL session must be renewed; 0: never"
+        0, "connections.max.reauth.ms", "time after which a SASL session must be renewed; 0: never"
     )
     failed_authentication_delay_ms: int = option(
         100,

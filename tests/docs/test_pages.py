@@ -180,14 +180,15 @@ def test_every_handler_s_head_can_be_told(pages: ModuleType, module: ModuleType)
 
 
 def _rows(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each row of a page's tables: the heading above it, the names that its first cell tells, all cells."""
+    """Each row of a page's tables, and each point: the heading above it, the names that it begins with, all
+    cells."""
     heading = ""
     for line in page.splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
-        elif line.startswith("| `"):
-            cells = line.strip("| ").split(" | ")
-            yield heading, re.findall(r"`([^`]+)`", cells[0]), cells
+        elif line.startswith(("| `", "- `")):
+            cells = line.strip("|- ").split(" | ") if line[0] == "|" else line[2:].split(": ", 1)
+            yield heading, re.findall(r"`([^`]+)`", cells[0].partition("<br>")[0]), cells
 
 
 def test_the_page_has_every_api() -> None:
@@ -203,8 +204,9 @@ def test_the_broker_s_page_has_every_option_and_config_once_and_no_other(pages: 
     for heading, names, cells in _rows((DOCS / "options.md").read_text()):
         if heading == "Configs of topics":
             configs += names
-            assert cells[1] == f"`{effect[names[0]].synonym}`"
-            options.append(cells[1].strip("`"))
+            option = cells[0].split("<br>")[1].strip("`")
+            assert option == effect[names[0]].synonym
+            options.append(option)
         elif heading == "Without effect":
             for name in names:  # an option that is called as its config stands there once
                 lines = [one for one in TOPIC_CONFIGS.values() if name in (one.name, one.synonym)]
@@ -265,7 +267,9 @@ def test_the_page_says_of_each_option_whether_spark_s_connector_has_it(pages: Mo
 
 def test_a_default_can_be_typed_as_the_page_shows_it(pages: ModuleType) -> None:
     for one in TABLE:
-        shown = pages._connector_option(one).split(" | ")[2].strip()
+        below = pages._connector_option(one).partition("<br>")[2].partition(" | ")[0]
+        bold = re.search(r"\*\*(.+)\*\*", below)
+        shown = bold[1] if bold else below.partition(" = ")[2]
         if one.default not in (None, "") and one.kind is not OptionType.TEXT:
             assert read_value(one, shown) == one.default, one.name
 
