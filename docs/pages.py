@@ -138,7 +138,8 @@ def options_page() -> str:
         shown = [one for one in declared if one.metadata["name"] not in _ON_TOPICS and not _why_not(one)]
         often = [one for one in shown if one.metadata["name"] not in RARE]
         rare += [one for one in shown if one not in often]
-        lines += ["", f"## {section.__name__.removesuffix('Options')}", ""]
+        title = section.__name__.removesuffix("Options")
+        lines += ["", f"## {title}{'s' * (title in ('Topic', 'Group', 'Transaction'))}", ""]
         lines += [*_BROKER_HEAD, *map(_option, often)]
     rest = sorted(rare, key=lambda one: one.metadata["name"])
     lines += [*_topic_configs(), *_group_configs(), "", "## Rarely set", ""]
@@ -343,8 +344,9 @@ def connector_page() -> str:
         " eoslog's do (from Spark 4.2, kafka-clients 3.9). Names are not case-sensitive.",
         "",
         "- Below a name: its type, and its default behind = or in bold.",
-        "- The types `int`, `ms` and `bytes` are whole numbers above 0. `names` are separated by commas.",
-        "- In JSON, a topic or partition named twice is an error; Spark's connector takes the last.",
+        "- The types `int`, `ms` and `bytes` are whole numbers above 0, a `time` is as 30s or 2h. `names` are"
+        " separated by commas.",
+        "- In JSON, the same key twice is an error; Spark's connector takes the last.",
         "- A value must be valid, even if another option overrides it.",
         "",
         _counts(),
@@ -429,17 +431,17 @@ _TYPES = {
     connector_table.OptionType.TEXT: "text",
     connector_table.OptionType.BOOL: "bool",
     connector_table.OptionType.COUNT: "int",
-    connector_table.OptionType.LIMIT: "int or 0",
+    connector_table.OptionType.LIMIT: "int from 0",
     connector_table.OptionType.MILLIS: "ms",
     connector_table.OptionType.BYTES: "bytes",
-    connector_table.OptionType.BUFFER: "bytes or -1",
+    connector_table.OptionType.BUFFER: "bytes from -1",
     connector_table.OptionType.NAMES: "names",
     connector_table.OptionType.PATTERN: "regex",
     connector_table.OptionType.ASSIGNMENT: '`{"topic":[0,1]}`',
     connector_table.OptionType.OFFSETS: 'word or `{"topic":{"0":23,"1":-2}}`',
     connector_table.OptionType.TIME: "ms since 1970",
     connector_table.OptionType.TIMES: '`{"topic":{"0":1700000000000}}`',
-    connector_table.OptionType.DURATION: "time, as 30s or 2h",
+    connector_table.OptionType.DURATION: "time",
 }
 _ONLY = {
     _Use.READ: "Batches. ",

@@ -210,7 +210,7 @@ class NetworkOptions:
     queued_max_request_bytes: int = option(
         268_435_456,
         "queued.max.request.bytes",
-        "requests that connections may hold before reading waits; -1: no limit, as in Kafka",
+        "requests that connections may hold before reading waits; -1: no limit, Kafka's default",
         low=-1,
     )
     queued_max_response_bytes: int = option(
@@ -478,20 +478,32 @@ class GroupOptions:
         "wait for more members before a group's first rebalance; 3000 in Kafka",
     )
     group_min_session_timeout_ms: int = option(
-        6_000, "group.min.session.timeout.ms", "shortest session of a member of a classic group", low=1
+        6_000, "group.min.session.timeout.ms", "shortest session timeout of a classic group's members", low=1
     )
     group_max_session_timeout_ms: int = option(
-        1_800_000, "group.max.session.timeout.ms", "longest session of a member of a classic group", low=1
+        1_800_000,
+        "group.max.session.timeout.ms",
+        "longest session timeout of a classic group's members",
+        low=1,
     )
     group_max_size: int = option(INT32_MAX, "group.max.size", "most members of a classic group", low=1)
     consumer_group_session_timeout_ms: int = option(
-        45_000, "group.consumer.session.timeout.ms", "session of a member of a consumer group", low=1
+        45_000,
+        "group.consumer.session.timeout.ms",
+        "time without heartbeats after which a consumer group removes a member",
+        low=1,
     )
     consumer_group_min_session_timeout_ms: int = option(
-        45_000, "group.consumer.min.session.timeout.ms", "shortest session that a group may be given", low=1
+        45_000,
+        "group.consumer.min.session.timeout.ms",
+        "shortest session timeout that a group may be given",
+        low=1,
     )
     consumer_group_max_session_timeout_ms: int = option(
-        60_000, "group.consumer.max.session.timeout.ms", "longest session that a group may be given", low=1
+        60_000,
+        "group.consumer.max.session.timeout.ms",
+        "longest session timeout that a group may be given",
+        low=1,
     )
     consumer_group_heartbeat_interval_ms: int = option(
         5_000,

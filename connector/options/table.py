@@ -238,7 +238,7 @@ TABLE: tuple[Option, ...] = (
            "Group to which a stream's source offsets are committed, in the transaction of its rows. If not "
            "given, <transactional.id>/offsets, or that of the query's id: under exactly_once, for eoslog's "
            "sources on the sink's cluster.",
-           field="group_id", sparks="spark-kafka-source-...",
+           field="group_id", sparks="one for each query",
            differs="No group is joined."),
     Option("commit.source.offsets", OptionType.BOOL, True, Use.WRITE_STREAM,
            "Commit the source offsets of an exactly_once query without kafka.group.id, too.",
@@ -277,8 +277,8 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,
            "Name under which brokers know this client."),
     Option("first.contact.timeout.ms", OptionType.MILLIS, 5_000, Use.ALL,
-           "How long a start tries addresses where nothing listens, or that no name server knows. The other "
-           "time-outs are for brokers that were reached once."),
+           "How long a start tries addresses where nothing listens, or that no name server knows. Brokers "
+           "that were reached once are waited for as the other time-outs say."),
     Option("kafka.request.timeout.ms", OptionType.MILLIS, 30_000, Use.ALL,
            "The longest wait for one answer, one connection, or the first contact."),
     Option("kafka.default.api.timeout.ms", OptionType.MILLIS, 60_000, Use.ALL,
