@@ -93,7 +93,8 @@ class SchemaRegistry:
         return _schema(self, number)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Register a schema, and return its id. Raises AvroError, also if the subject's others forbid it."""
+        """Register a schema, and return its id. Raises AvroError, also if the schema is not compatible with
+        the subject's others."""
         return _registered(self, subject, json.dumps(schema))
 
     def ask(self, path: str, body: object = None) -> Any:

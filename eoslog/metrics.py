@@ -508,7 +508,7 @@ class _Collector:
 
 
 def instrument(spark: SparkSession, provider: MeterProvider | None = None) -> Watch:
-    """Give the same metrics to OpenTelemetry, as observable instruments of the meter `eoslog`.
+    """Give the metrics of `serve` to OpenTelemetry, as observable instruments of the meter `eoslog`.
 
     `provider`: None for the program's own. Names and labels are those of Prometheus, without `_total`; of
     batch_seconds the sum, a counter. Needs `eoslog[metrics]`. Raises RuntimeError (watched already).

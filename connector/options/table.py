@@ -371,7 +371,7 @@ TABLE: tuple[Option, ...] = (
            "How the JWT is signed.",
            ("rs256", "es256"), unset="rs256", later=True),
     Option("kafka.sasl.oauthbearer.assertion.template.file", OptionType.TEXT, None, Use.ALL,
-           'JSON file with more of the JWT: {"header":{},"payload":{}}.',
+           'JSON file with further parts of the JWT: {"header":{},"payload":{}}.',
            later=True),
     Option("kafka.sasl.oauthbearer.assertion.claim.iss", OptionType.TEXT, None, Use.ALL,
            "The JWT's issuer.",

@@ -74,7 +74,8 @@ def fanout(
     """A function for `foreachBatch` that brings each micro-batch to all places of `to`, in each once.
 
     `name` stands in the tables' marks and the topics' tokens: one name, one checkpoint. `accept_other_rows`:
-    a batch that may have other rows than at its first try; places that have it keep it. Raises OptionError.
+    the batch that may have other rows than at its first try; places that have it keep it. Raises
+    OptionError.
     """
     tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget | PostgresTarget)]
     topics = [one for one in to if isinstance(one, TopicTarget)]

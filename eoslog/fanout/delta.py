@@ -309,9 +309,9 @@ def delta(
 ) -> DeltaTarget:
     """A Delta table at a path or URI that driver and executors reach; batch 0 creates it if it is not there.
 
-    `storage_options`: those of deltalake. `transform` makes the table's columns. `since`: the first batch in
-    which the table takes part, of a query that already runs. `merge`: rows are changes by key. Raises
-    OptionError.
+    `storage_options`: those of deltalake. `transform`, from DataFrame to DataFrame, makes the table's
+    columns. `since`: the first batch in which the table takes part, of a query that already runs. `merge`:
+    rows are changes by key. Raises OptionError.
     """
     library("deltalake", "delta")
     if not isinstance(uri, str) or not uri:
