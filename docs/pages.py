@@ -202,9 +202,10 @@ RARE = {
 
 def _option(declared: Field[Any]) -> str:
     metadata = declared.metadata
-    default = "" if metadata["secret"] else text_of(declared.default)
-    meaning = metadata["meaning"] + ("; *dynamic*" if metadata["dynamic"] and not metadata["secret"] else "")
-    return f"| `{metadata['name']}`{_values(rule_of(declared), default)} | {_coded(meaning)} |"
+    rule = rule_of(declared)
+    default = "" if rule.secret else text_of(declared.default)
+    meaning = metadata["meaning"] + ("; *dynamic*" if metadata["dynamic"] and not rule.secret else "")
+    return f"| `{metadata['name']}`{_values(rule, default)} | {_coded(meaning)} |"
 
 
 _UNITS = {

@@ -1,7 +1,7 @@
 """The broker's options: one frozen dataclass with a section for each subject, with Kafka's names.
 
-Each field has Kafka's option name, its meaning and its bounds as metadata (`base.option`). `from_options`
-reads a mapping of Kafka's names to strings. The table of topic configs is in `topics`.
+Each field has Kafka's option name, its meaning and its rule as metadata (`config_def.option`).
+`from_options` reads a mapping of Kafka's names to strings. The table of topic configs is in `topics`.
 """
 
 from __future__ import annotations

@@ -122,10 +122,6 @@ def option(
     metadata = {
         "name": name,
         "meaning": meaning,
-        "low": low,
-        "high": high,
-        "choices": choices,
-        "secret": secret,
         "dynamic": dynamic,
         "rule": ConfigRule(name, kind, low, high, choices, pattern, hint, secret),
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
-from eoslog.broker.config.config_def import text_of
+from eoslog.broker.config.config_def import rule_of, text_of
 from eoslog.broker.config.kafka_options import COPIES, foreign
 from eoslog.broker.config.topics import SCALED
 
@@ -84,7 +84,7 @@ def shown(config: BrokerConfig) -> dict[str, str]:
     """Every option's value as text, by Kafka's name; secrets are hidden."""
     table = option_table()
     return {
-        name: HIDDEN if field.metadata["secret"] and config.value(name) else text_of(config.value(name))
+        name: HIDDEN if rule_of(field).secret and config.value(name) else text_of(config.value(name))
         for name, field in sorted(table.items())
     }  # fmt: skip
 

@@ -30,7 +30,8 @@ from eoslog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from eoslog.broker.security.passwords import Exchange
 
-ANONYMOUS = "User:ANONYMOUS"
+USER = "User:"
+ANONYMOUS = USER + "ANONYMOUS"
 
 
 class AuthenticationState(Enum):
@@ -87,9 +88,6 @@ OPEN = ClientSession(Listener())
 # A certificate's distinguished name is written as in RFC 2253: the last part first, joined by commas.
 
 
-USER = "User:"
-_NOBODY = USER + "ANONYMOUS"
-
 # The attributes with short names in RFC 2253, by OpenSSL's long names.
 _SHORT = {
     "commonName": "CN", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
@@ -104,7 +102,7 @@ _SPECIAL = re.compile(r'([,+"\\<>;=])')
 def principal_of(certificate: Mapping[str, Any] | None, listener: Listener, config: BrokerConfig) -> str:
     """The principal of a verified certificate from `ssl.SSLSocket.getpeercert`; ANONYMOUS without one."""
     if not certificate:
-        return _NOBODY
+        return ANONYMOUS
     name = distinguished_name(certificate["subject"])
     return USER + mapped(name, listener.option(config, "ssl.principal.mapping.rules"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eoslog.broker.config import BrokerConfig, option_sections
-from eoslog.broker.config.config_def import text_of
+from eoslog.broker.config.config_def import rule_of, text_of
 from eoslog.broker.config.option_sources import GatheredOptions, meaning, shown
 from eoslog.broker.config.options import FORMATS, LEVELS
 
@@ -36,7 +36,7 @@ def write_options(formatter: click.HelpFormatter) -> None:
 def describe(field: Field[Any]) -> str:
     """Meaning, choices and default of an option."""
     text: str = field.metadata["meaning"]
-    choices = field.metadata["choices"]
+    choices = rule_of(field).choices
     if choices and not all(choice in text for choice in choices):
         text += f" ({', '.join(choices)})"
     default = text_of(field.default)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -152,10 +152,6 @@ def partition(identities: Sequence[int], keys: Sequence[int] | None = None) -> R
     """Records at every third offset."""
     keys = [0] * len(identities) if keys is None else keys
     return [(GAP * n, ident, key) for n, (ident, key) in enumerate(zip(identities, keys, strict=True))]
-
-
-def multiplicity(side: Sequence[Records]) -> Counter[int]:
-    return Counter(ident for records in side for _, ident, _ in records)
 
 
 # -- topics ----------------------------------------------------------------------------------------

@@ -245,9 +245,9 @@ def test_a_broker_s_options_are_all_told(wire: Wire) -> None:
     for name in TOLD:
         declared = option_table()[name]
         assert found[name]["read_only"] == (not declared.metadata["dynamic"])
-        assert found[name]["is_sensitive"] == declared.metadata["secret"]
+        assert found[name]["is_sensitive"] == rule_of(declared).secret
         assert found[name]["documentation"]
-        assert not declared.metadata["secret"] or found[name]["value"] is None
+        assert not rule_of(declared).secret or found[name]["value"] is None
     given = found["log.dirs"]
     assert given["config_source"] == FROM_START
     assert [one["source"] for one in given["synonyms"]] == [FROM_START, FROM_DEFAULT]

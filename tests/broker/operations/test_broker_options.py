@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_sections, option_table
+from eoslog.broker.config.config_def import rule_of
 from eoslog.broker.config.kafka_options import COPIES, TABLE, foreign, kafka_names
 from eoslog.broker.config.option_sources import ALIASES, HIDDEN, gather, meaning, read_properties, shown
 from eoslog.broker.config.topics import SCALED, TOPIC_CONFIGS, TopicOptions
@@ -237,7 +238,7 @@ def test_a_quorum_of_one_leaves_its_listener_out() -> None:
 
 
 def test_secrets_are_hidden() -> None:
-    secrets = {name for name, field in option_table().items() if field.metadata["secret"] and "*" not in name}
+    secrets = {name for name, field in option_table().items() if rule_of(field).secret and "*" not in name}
     config = gather(None, [f"{name}=swordfish" for name in secrets], {}).config()
     values = shown(config)
     assert {values[name] for name in secrets} <= {HIDDEN}
