@@ -337,7 +337,7 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
 
-docs-pages: $(READY)  ## make docs/apis.md, options.md and connector-*.md from the code
+docs-pages: $(READY)  ## make the pages of docs/ that are made from the code
 	$(BIN)/python -m docs.pages
 
 .PHONY: test-examples
