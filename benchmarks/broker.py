@@ -73,10 +73,6 @@ class Subject:
         self._admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
         return name
 
-    def cpu(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
-
     def producer(self, **more: str | int) -> Producer:
         return Producer({
             "bootstrap.servers": self.bootstrap, "enable.idempotence": "true", "linger.ms": 5,

@@ -24,7 +24,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
     SimpleDataSourceStreamReader,
@@ -70,9 +69,6 @@ class Idle(DataSource):
     def schema(self) -> StructType:
         return SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return IdleReader(self.options)
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return IdleStreamReader(self.options)
 
@@ -116,19 +112,6 @@ class _Reads(_Lean):
         self.rows, self.size = int(options.get("rows", "0")), int(options.get("size", "100"))
         self.lean = options.get("lean") == "true"
 
-    def tasks(self) -> Sequence[InputPartition]:
-        return [Rows(self.rows, self.size) for _ in range(_TASKS)]
-
-
-class IdleReader(_Reads, DataSourceReader):
-    def partitions(self) -> Sequence[InputPartition]:
-        return self.tasks()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Rows)
-        rows = made(partition.rows, partition.size)
-        return acknowledging(rows) if self.lean else rows
-
 
 class IdleStreamReader(_Reads, DataSourceStreamReader):
     """A batch at every trigger."""
@@ -146,7 +129,7 @@ class IdleStreamReader(_Reads, DataSourceStreamReader):
         return {"at": self.at}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return self.tasks()
+        return [Rows(self.rows, self.size) for _ in range(_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows)

@@ -25,14 +25,14 @@ from benchmarks.peers import spark_kafka
 FLUSHED, PAGE_CACHE, NOTHING_KEPT = "flushed", "page cache", "-"
 EXACTLY, AT_LEAST, NO_WRITE = "exactly once", "at least once", "read only"
 
-Kind = Literal["ratio", "times", "cost", "above", "most", "flat", "shown"]
+Kind = Literal["ratio", "times", "above", "most", "flat", "shown"]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """ratio: the first figure over the second, at least `bound`. times: the same, at most. cost: by how much
-    the first is less than the second, at most. above: the first minus the second, at most. most: the first
-    itself, at most. flat: the largest over the smallest, at most. shown: no goal."""
+    """ratio: the first figure over the second, at least `bound`. times: the same, at most. above: the
+    first minus the second, at most. most: the first itself, at most. flat: the largest over the smallest, at
+    most. shown: no goal."""
 
     kind: Kind
     bound: float = 0.0
@@ -41,7 +41,6 @@ class Goal:
         return {
             "ratio": f">= {self.bound:g}",
             "times": f"<= {self.bound:g} times",
-            "cost": f"<= {self.bound:.0%}",
             "above": f"<= {self.bound:g} above",
             "most": f"<= {self.bound:g}",
             "flat": f"within {self.bound - 1:.0%}",
@@ -88,9 +87,7 @@ class Result:
         return self._compare(first.middle, rest[0].middle), min(each), max(each)
 
     def _compare(self, first: float, second: float) -> float:
-        if self.goal.kind == "above":
-            return first - second
-        return 1 - first / second if self.goal.kind == "cost" else first / second
+        return first - second if self.goal.kind == "above" else first / second
 
     def met(self) -> bool:
         """Whether the goal is reached."""
@@ -194,9 +191,7 @@ def _row(result: Result) -> str:
         f"{f'; {one.durability}; {one.guarantee}' if one.durability != '-' or one.guarantee != '-' else ''}"
         for one in result.figures
     )
-    if result.goal.kind == "cost":
-        told = f"{value:.1%} ({low:.1%} to {high:.1%})"
-    elif result.goal.kind == "shown":
+    if result.goal.kind == "shown":
         told = "-"
     else:
         told = shown(value) + (f" ({shown(low)} to {shown(high)})" if low != high else "")

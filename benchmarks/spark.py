@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
@@ -44,10 +43,10 @@ class Sum(NamedTuple):
 
 
 class Run:
-    """One run of a work: `rows` in `seconds`, with `cpu` seconds of Spark's JVM and Python processes."""
+    """One run of a work: `rows` in `seconds`."""
 
     def __init__(self, rows: int) -> None:
-        self.rows, self.seconds, self.cpu = rows, 0.0, 0.0
+        self.rows, self.seconds = rows, 0.0
 
     @property
     def rate(self) -> float:
@@ -196,24 +195,9 @@ class Bench:
     @contextmanager
     def timed(self, rows: int) -> Iterator[Run]:
         """Times what is done inside."""
-        run = Run(rows)
-        cpu, started = self.cpu_seconds(), time.perf_counter()
+        run, started = Run(rows), time.perf_counter()
         yield run
-        run.seconds, run.cpu = time.perf_counter() - started, self.cpu_seconds() - cpu
-
-    def cpu_seconds(self) -> float:
-        """CPU time of Spark's JVM and its Python processes so far."""
-        gateway = self.spark.sparkContext._gateway
-        assert gateway is not None
-        parent = psutil.Process(gateway.proc.pid)
-        spent = 0.0
-        for process in (parent, *parent.children(recursive=True)):
-            try:
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:  # its parent has its times by now
-                continue
-            spent += times.user + times.system + times.children_user + times.children_system
-        return spent
+        run.seconds = time.perf_counter() - started
 
 
 @cache

@@ -156,7 +156,7 @@ class Calibration:
 
     def _end(self, many: int, enders: dict[str, ProducerIdentity]) -> None:
         time.sleep(PAUSE_SECONDS)
-        before, started = self._cpu(), time.perf_counter()
+        started = time.perf_counter()
         answers = transactions.end_txns(self.cluster, enders, commit=True)
         ended = _ms(started)
         refused = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
@@ -167,7 +167,6 @@ class Calibration:
         written = _ms(started)
         self._note("end", many, ended)
         self._note("marker", many, written - ended if many == 1 else written - self._single["end"][-1])
-        self._note("end_cpu", many, self._cpu() - before)
 
     def _driver(self) -> None:
         for chunks in [1, MANY] * _TIMES:

@@ -66,8 +66,8 @@ class Costs:
     driver's own. `seal`: of a node's participants. `end`: of participants, and each further one at any node.
     `sync`: each further partition that an end of all together writes to. `marker`: from EndTxn's answer to
     CompleteCommit, and each further one, at any node, while they queue up. `begin`,
-    `commit`: the driver's rules alone, for one task and for each further one. `task_cpu`, `end_cpu`: CPU of
-    all nodes for a task, and for an end with its markers.
+    `commit`: the driver's rules alone, for one task and for each further one. `task_cpu`: CPU of
+    all nodes for a task.
     """
 
     task: Cost
@@ -82,7 +82,6 @@ class Costs:
     begin: Cost
     commit: Cost
     task_cpu: Cost
-    end_cpu: Cost
 
     def as_json(self) -> dict[str, list[float]]:
         """By name."""
@@ -372,7 +371,6 @@ def apart(one: Costs, network: Network) -> Costs:
         begin=one.begin,
         commit=one.commit,
         task_cpu=one.task_cpu,
-        end_cpu=one.end_cpu,
     )
 
 

@@ -508,7 +508,7 @@ def one_line(work: str, kind: Kind, first: float, second: float) -> Result:
 def test_what_another_pyspark_reaches_stands_beside_the_own(tmp_path: Path) -> None:
     """More is better of a ratio, and less of times."""
     store = Store(tmp_path / "kept.json")
-    store.put("rows", [one_line("a copy", "ratio", 30, 10), one_line("its cost", "cost", 1, 2)], 0.1)
+    store.put("rows", [one_line("a copy", "ratio", 30, 10), one_line("its cost", "above", 1, 2)], 0.1)
     store.put("batches", [one_line("a batch", "times", 10, 10)], 0.2)
     assert with_others(store, ["rows", "batches"]) == []
     store.put("rows", [one_line("a copy", "ratio", 27, 10)], 0.3, "4.0.5")
