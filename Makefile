@@ -153,14 +153,14 @@ bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare micro-batches of 
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
 
 bench-participants: compiled java $(KAFKA)  ## measure begin and commit of a micro-batch of many tasks, also after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
-	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
+	$(BIN)/python -m benchmarks.simulate --participants 10 100 1000 4000 $(PARTICIPANTS_ARGS)
 
 simulate: compiled java $(KAFKA)  ## foretell micro-batches of many tasks from the costs of single commands, measure them, and fail outside 25 %; kill a node (SIMULATE_ARGS="--on 'one Kafka node' --write")
 	$(BIN)/python -m benchmarks.simulate $(SIMULATE_ARGS)
-	$(BIN)/python -m benchmarks.simulation.lost_node
+	$(BIN)/python -m benchmarks.simulate --lose-a-node
 
 bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## compare CPU and memory of a small stream with Spark's Kafka connector and a source and sink that do nothing
-	$(BIN)/python -m benchmarks.stream_cost
+	$(BIN)/python -m benchmarks.starts --cost
 
 trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, with a lane for each process (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)

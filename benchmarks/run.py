@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pyspark
 
-from benchmarks import broker, scale, spark_lines, summary
+from benchmarks import broker, scale, spark_lines
 from benchmarks.broker import Subject, idempotent, subjects, transactions
 from benchmarks.peers import ApacheKafka, spark_kafka
-from benchmarks.results import Sizes, Store, replace_made_part, table, write_tables
+from benchmarks.results import Sizes, Store, chart, in_short, replace_made_part, table, write_tables
 from benchmarks.spark import PATIENT, Bench
 from eoslog.testing import EmbeddedBroker
 
@@ -170,8 +170,8 @@ def main() -> None:
     failed = [] if options.draw else run(names, QUICK if options.quick else FULL, store)
     if store is not None:
         write_tables(TABLES, store, NAMES)
-        replace_made_part(PAGE, summary.figures(store))
-        CHART.write_text(summary.chart(store))
+        replace_made_part(PAGE, in_short(store))
+        CHART.write_text(chart(store))
     print(f"\n{time.monotonic() - started:.0f} s")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")

@@ -1,13 +1,18 @@
-"""`make bench-starts`: how soon a query's first rows are there, subjects in turns.
+"""Subjects with a JVM of their own: how soon a query's first rows are there, and what a small stream costs.
 
-Short programs first: README's `python first.py` from the prompt back to the prompt. Then from start() to
-the end of the first micro-batch with rows: each subject has a JVM of its own, and all of them live; a query
-copies a thousand rows on Apache Kafka and is stopped. The first turn is cold and stands by itself. Before
-half of the others a minute and more goes by, in which Spark ends idle Python workers, as between two cells
-of a notebook.
+`make bench-starts` times subjects in turns. Short programs first: README's `python first.py` from the
+prompt back to the prompt. Then from start() to the end of the first micro-batch with rows: all subjects
+live; a query copies a thousand rows on Apache Kafka and is stopped. The first turn is cold and stands by
+itself. Before half of the others a minute and more goes by, in which Spark ends idle Python workers, as
+between two cells of a notebook.
 
 Three subjects show what a limit is made of: a Python source and sink that do nothing, with and without
 eoslog-python, and Spark's own rate source with its noop sink. They copy nothing.
+
+`make bench-cost` (--cost) tells CPU and memory. A stream of 1,000 rows a second is copied on Apache Kafka
+at triggers of half a second; subjects run one after the other, 40 s each after 20 s to settle. CPU is that
+of all processes of a subject, of which those of Python stand by themselves. Memory is the proportional set
+(Pss): what processes share is counted once.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
@@ -32,6 +38,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.limits import Handed, Idle
 from benchmarks.peers import ApacheKafka
+
+# -- starts ----------------------------------------------------------------------------------------
 
 ROWS, PARTITIONS = 1000, 4
 PAUSE_SECONDS = 75.0
@@ -121,10 +129,8 @@ def serve(subject: Subject, bootstrap: str, jars: str) -> None:
 class Child:
     """A subject's process."""
 
-    def __init__(
-        self, number: int, bootstrap: str, jars: str, log: Path, module: str = "benchmarks.starts"
-    ) -> None:
-        command = [sys.executable, "-m", module, "--child", str(number), bootstrap, jars]
+    def __init__(self, number: int, bootstrap: str, jars: str, log: Path, *more: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.starts", "--child", str(number), bootstrap, jars, *more]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
         )
@@ -176,29 +182,83 @@ def prompt(number: int, bootstrap: str, jars: str, target: str) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--turns", type=int, default=6, help="after the cold one; the second half after a pause"
-    )
-    parser.add_argument("--kafka", type=Path, default=Path(".peers/kafka-4.3.1"))
-    parser.add_argument("--spark-kafka", type=Path, default=Path(".peers/spark-kafka-4.2.0"))
-    parser.add_argument("--child", nargs=3, metavar=("NUMBER", "BOOTSTRAP", "JARS"), help=argparse.SUPPRESS)
-    parser.add_argument("--once", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        number, bootstrap, jars = given.child
-        subject = SUBJECTS[int(number)]
-        once(subject, bootstrap, jars, given.once) if given.once else serve(subject, bootstrap, jars)
-        return
-    jars = ",".join(map(str, sorted(given.spark_kafka.glob("*.jar"))))
+# -- what a small stream costs ---------------------------------------------------------------------
+
+SETTLE_SECONDS, MEASURED_SECONDS = 20.0, 40.0
+TRIGGER = "500 milliseconds"
+STREAMS = (
+    Subject("Spark's Kafka connector", "kafka", {}),
+    Subject("eoslog", "eoslog", {}),
+    Subject("eoslog, eoslog-python", "eoslog", {}, WARM),
+    Subject("Python source and sink that do nothing", "idle", {}),
+    Subject("the same, eoslog-python", "idle", {}, WARM),
+)
+
+
+class Cost(NamedTuple):
+    """CPU seconds since the processes began; MiB."""
+
+    cpu: float
+    python_cpu: float
+    python_memory: float
+    pythons: int
+
+
+def cost(process: psutil.Process) -> Cost:
+    """Of a program, its JVM and their Python processes; the program itself counts as none."""
+    cpu = python_cpu = memory = 0.0
+    pythons = 0
+    for one in process.children(recursive=True):
+        try:
+            times = one.cpu_times()
+            spent = times.user + times.system
+            cpu += spent
+            if "python" in one.exe():
+                python_cpu += spent
+                memory += one.memory_full_info().pss / 2**20
+                pythons += 1
+        except psutil.NoSuchProcess:
+            continue
+    return Cost(cpu, python_cpu, memory, pythons)
+
+
+def stream(subject: Subject, bootstrap: str, jars: str) -> None:
+    """A subject's process: begins its query, says so, and runs until its standard input is closed."""
+    spark = session(subject, jars)
+    spark.dataSource.register(Idle)
+    to = {"kafka.bootstrap.servers": bootstrap}
+    read = spark.readStream.format(subject.format).options(**to, subscribe="small", rows="50")
+    frame = read.load().select("key", "value")
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = frame.writeStream.format(subject.format).options(**to, topic="copied")
+        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
+        print("ready", flush=True)
+        sys.stdin.read()
+        query.stop()
+
+
+def measure(number: int, bootstrap: str, jars: str, log: Path) -> tuple[Cost, Cost]:
+    """What a subject has spent at the beginning and at the end of the minute."""
+    child = Child(number, bootstrap, jars, log, "--stream")
+    try:
+        process = psutil.Process(child.pid)
+        time.sleep(SETTLE_SECONDS)
+        before = cost(process)
+        time.sleep(MEASURED_SECONDS)
+        return before, cost(process)
+    finally:
+        child.close()
+
+
+def starts(kafka: Path, jars: str, turns: int) -> None:
+    """Print the table."""
     took: dict[str, dict[str, list[float]]] = {
         one.name: {"prompt to prompt": [], "cold": [], "at once": [], "after a pause": []} for one in SUBJECTS
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-starts-")))
-        bootstrap = stack.enter_context(cluster(given.kafka))
-        for turn in range(given.turns // 2):
+        bootstrap = stack.enter_context(cluster(kafka))
+        for turn in range(turns // 2):
             for number, subject in enumerate(SUBJECTS):
                 target = f"once-{turn}-{number}"
                 make(bootstrap, target)
@@ -206,8 +266,8 @@ def main() -> None:
         children = [Child(n, bootstrap, jars, folder / f"{n}.log") for n in range(len(SUBJECTS))]
         for child in children:
             stack.callback(child.close)
-        for turn in range(given.turns + 1):
-            kind = "cold" if turn == 0 else "at once" if turn <= given.turns // 2 else "after a pause"
+        for turn in range(turns + 1):
+            kind = "cold" if turn == 0 else "at once" if turn <= turns // 2 else "after a pause"
             if kind == "after a pause":
                 time.sleep(PAUSE_SECONDS)
             for subject, child in zip(SUBJECTS, children, strict=True):
@@ -222,6 +282,48 @@ def main() -> None:
         ]
         print(f"| {kind} | " + " | ".join(figures) + " |")
     print(json.dumps(took))
+
+
+def costs(kafka: Path, jars: str) -> None:
+    """Print the table."""
+    from benchmarks.spark_works import trickle  # not in the programs that are timed
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-cost-")))
+        bootstrap = stack.enter_context(ApacheKafka(kafka, {})).bootstrap
+        for topic in ("small", "copied"):
+            make(bootstrap, topic)
+        stack.enter_context(trickle(bootstrap, "small", 100))
+        print("| 40 s of 1,000 rows a second | CPU, s | of Python | Python, MiB | Python processes |")
+        print("|---|---|---|---|---|")
+        for number, subject in enumerate(STREAMS):
+            before, after = measure(number, bootstrap, jars, folder / f"{number}.log")
+            spent = (after.cpu - before.cpu, after.python_cpu - before.python_cpu, after.python_memory)
+            figures = f"{spent[0]:.1f} | {spent[1]:.1f} | {spent[2]:.0f} | {after.pythons}"
+            print(f"| {subject.name} | {figures} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--turns", type=int, default=6, help="after the cold one; the second half after a pause"
+    )
+    parser.add_argument("--kafka", type=Path, default=Path(".peers/kafka-4.3.1"))
+    parser.add_argument("--spark-kafka", type=Path, default=Path(".peers/spark-kafka-4.2.0"))
+    parser.add_argument("--child", nargs=3, metavar=("NUMBER", "BOOTSTRAP", "JARS"), help=argparse.SUPPRESS)
+    parser.add_argument("--once", help=argparse.SUPPRESS)
+    parser.add_argument("--stream", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--cost", action="store_true", help="what a small stream costs")
+    given = parser.parse_args()
+    if given.child:
+        number, bootstrap, jars = given.child
+        if given.stream:
+            return stream(STREAMS[int(number)], bootstrap, jars)
+        subject = SUBJECTS[int(number)]
+        return once(subject, bootstrap, jars, given.once) if given.once else serve(subject, bootstrap, jars)
+    jars = ",".join(map(str, sorted(given.spark_kafka.glob("*.jar"))))
+    return costs(given.kafka, jars) if given.cost else starts(given.kafka, jars, given.turns)
 
 
 if __name__ == "__main__":

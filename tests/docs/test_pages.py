@@ -24,8 +24,19 @@ from markdown_it import MarkdownIt
 from setuptools import find_packages
 
 import eoslog
-from benchmarks import summary
-from benchmarks.results import BEGIN, END, Figure, Goal, Kind, Result, Store, with_others
+from benchmarks.results import (
+    BEGIN,
+    END,
+    LINES,
+    Figure,
+    Goal,
+    Kind,
+    Result,
+    Store,
+    chart,
+    in_short,
+    with_others,
+)
 from benchmarks.run import CHART, KEPT, NAMES
 from benchmarks.run import PAGE as PAGE_OF_BENCHMARKS
 from benchmarks.run import TABLES as BENCHMARK_TABLES
@@ -532,8 +543,8 @@ def test_the_page_has_what_other_pysparks_reach() -> None:
 
 def test_the_benchmarks_and_their_chart_are_made_from_the_results() -> None:
     told = PAGE_OF_BENCHMARKS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
-    assert told == summary.figures(Store(KEPT)), "run python -m benchmarks.run --draw"
-    assert CHART.read_text() == summary.chart(Store(KEPT)), "run python -m benchmarks.run --draw"
+    assert told == in_short(Store(KEPT)), "run python -m benchmarks.run --draw"
+    assert CHART.read_text() == chart(Store(KEPT)), "run python -m benchmarks.run --draw"
     assert told.count("\n| ") == 1 + 5, "a head and five figures"
 
 
@@ -544,7 +555,7 @@ def test_the_chart_has_one_colour_in_each_light_and_a_ground_of_its_own() -> Non
         assert (
             len(re.findall(r"\.bar \{ fill: #", style)) == len(re.findall(r"\.page \{ fill: #", style)) == 1
         )
-    assert chart.count('class="bar"') == len(summary.LINES) == chart.count('text-anchor="end"')
+    assert chart.count('class="bar"') == len(LINES) == chart.count('text-anchor="end"')
 
 
 NO_PYTHON = {"eoslog.marks", "eoslog.shop.orders", "eoslog.pth", "eoslog.py"} | {
