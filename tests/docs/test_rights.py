@@ -76,8 +76,14 @@ def rights(of: str = "rights") -> list[Right]:
     """The table between the marks, in order."""
     found = re.search(rf"<!-- {of} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
     assert found is not None
-    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in found[1].strip().splitlines()]
-    return [Right(*row[:4]) for row in cells[2:]]
+    return [_right(line) for line in found[1].strip().splitlines()[2:]]
+
+
+def _right(line: str) -> Right:
+    """Of a line like | Write on TransactionalId `copy/`, prefixed | what for |."""
+    told = re.match(r"\| (\w+) on (\w+) `([^`]+)`(, prefixed)? \| ", line)
+    assert told is not None, line
+    return Right(told[1], told[2], told[3], "prefixed" if told[4] else "literal")
 
 
 class Rights:
@@ -245,7 +251,7 @@ def test_a_decision_of_several_groups_needs_one_more_right(
     """What a batch decides is known when its rows are written. Without the right it stops, nothing becomes
     visible, and with it the same batch is written once. Where rows name their topics, a start warns."""
     more, size = Right("Read", "Group", "copy/", "prefixed"), decisions.METADATA_LIMIT
-    assert "| Read | Group | `copy/`, prefixed | a batch of very many tasks or topics" in PAGE.read_text()
+    assert "| Read on Group `copy/`, prefixed | a batch of very many tasks or topics" in PAGE.read_text()
     before, checkpoint, reader = copied(site), tmp_path / "checkpoint", source(site)
     monkeypatch.setattr(decisions, "METADATA_LIMIT", decisions._HEAD_ROOM + 20)
     for _ in range(2):
