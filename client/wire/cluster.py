@@ -206,7 +206,7 @@ class Cluster:
         """The address of a partition's leader; KafkaError LEADER_NOT_AVAILABLE while there is none."""
         info = self.topic(topic, create=create)
         if partition not in info.leaders:
-            raise no_partition(info, partition)
+            info = self._grown(topic, partition)
         node = info.leaders[partition]
         if node not in self._nodes:
             self.forget_topic(topic)
@@ -214,6 +214,17 @@ class Cluster:
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader just now"
             )
         return self._nodes[node]
+
+    def _grown(self, topic: str, partition: int) -> TopicInfo:
+        """A topic that has more partitions than is remembered: brokers learn of a new one after a moment.
+        Raises UnknownTopic."""
+        backoff = Backoff(self.config, _UNKNOWN_PATIENCE_MS)
+        while partition not in (info := self.describe(topic)).leaders:
+            missing = no_partition(info, partition)
+            if backoff.over:
+                raise missing
+            backoff.pause(missing)
+        return info
 
     def address(self, node: int) -> Address | None:
         """A broker's address, from the last answer about the cluster; None: it had no such broker."""

@@ -173,7 +173,7 @@ def check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     if not rows.lacks or (word := f"rows-gone:{rows.batch}") in accepted:
         return
     raise RowsGone(
-        f"sink {sink}: batch {rows.batch} is decided and done, and the cluster has lost rows of it or of "
+        f"sink {sink}: batch {rows.batch} is decided, and the cluster has lost rows of it or of "
         f"batches before it{_some(rows.lacks)}. Was a topic deleted, or were brokers restored from an older "
         "copy? Nothing was written. To write these rows again, set the checkpoint back (eoslog checkpoint "
         "rewind), or begin with a new checkpoint and a new transactional.id. When it is set back, or if they "

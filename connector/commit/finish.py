@@ -241,7 +241,7 @@ def _lost_text(
         return f"{rows_text}partition {winner.partition}: {name} ({identity}): {state_text}{log_text}"
 
     of_them = f"{_rows_of(decision, lost)} of its partitions {[w.partition for w in lost]}"
-    said = f"({'; '.join(map(described, lost))}). The other rows of the batch are visible, none is doubled"
+    said = f"({'; '.join(map(described, lost))}). The other rows of the batch were committed, none is doubled"
     accept = f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     if any(seen.get(w, Seen.ABORTED) is not Seen.ABORTED for w in lost):
         older = ""
@@ -271,7 +271,7 @@ def _unread_text(decision: Decision, unread: Mapping[Winner, str]) -> str:
         f"{decision.said} is decided, but {_rows_of(decision, unread)} of its partitions "
         f"{[winner.partition for winner in unread]} are lost: before they could be committed and read, "
         f"records were deleted ({places}), as kafka-delete-records.sh and retention do. What is left of "
-        "these partitions is held back. The other rows of the batch are visible, none is doubled. Publish "
+        "these partitions is held back. The other rows of the batch were committed, none is doubled. Publish "
         f"the missing rows yourself, then set start.accepted={lost_word(decision.batch)}: the query goes on "
         "behind this batch"
     )
@@ -293,7 +293,7 @@ def aborted_text(decision: Decision, lost: Sequence[Winner], ended: Sequence[Pla
     return (
         f"{decision.said} is decided, but rows of its {of_them} are lost: before they could be committed, "
         f"somebody aborted their transactions on {where}, as kafka-transactions.sh abort does. The other "
-        "rows of the batch are visible, none is doubled. "
+        "rows of the batch were committed, none is doubled. "
         f"{replay if proven and decision.rows else 'Publish'} the missing rows yourself, then set "
         f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     )

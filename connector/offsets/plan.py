@@ -207,11 +207,13 @@ def moved_only(
     until: SourcePosition, position: SourcePosition, parted: Container[TopicPartition]
 ) -> SourcePosition:
     """The end with the old epochs for partitions that have not moved, and with the old `taken` and `began` if
-    none has moved: Spark takes a changed text for new data. Partitions whose log differs always get new
-    epochs."""
-    same = {tp for tp, at in until.offsets.items() if position.offsets.get(tp) == at and tp not in parted}
+    none has moved: Spark takes a changed text for new data. Partitions whose log differs, or whose topic was
+    made anew, always get new epochs."""
+    anew = recreated(position.ids, until.ids)
+    ends = {tp: at for tp, at in until.offsets.items() if tp[0] not in anew}
+    same = {tp for tp, at in ends.items() if position.offsets.get(tp) == at and tp not in parted}
     epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
     kept = {tp: e for tp, e in position.epochs.items() if tp in same}
-    stands = until.offsets == position.offsets
+    stands = not anew and until.offsets == position.offsets
     taken, began = (position.taken, position.began) if stands else (frozenset[TakenFrom](), None)
     return until._replace(epochs={**epochs, **kept}, taken=taken, began=began)

@@ -69,8 +69,9 @@ def rows_found(
     waiting = dict([note.waiting] if note.waiting else ())
     only = sink if waiting and sink else None
     behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
-    had = [place for number, found in noted for place in found if not (again and number == batch)]
-    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
+    visible = [place for number, found in noted for place in found if not (again and number == batch)]
+    had = [place for _, found in noted for place in found]
+    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=visible))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)

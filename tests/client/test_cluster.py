@@ -234,6 +234,22 @@ def test_unknown_topic_and_partition() -> None:
         c.leader("t", 9)
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_partition_that_is_not_remembered_is_looked_up(late: int) -> None:
+    """A topic has grown since this process last asked; `late`: so often brokers do not know of that yet."""
+    answers = [1, *[1] * late, 2]
+
+    def growing(version: int, body: Any) -> Any:
+        there = answers.pop(0)
+        parts = [{"partition_index": p, "leader_id": 0, "leader_epoch": 0} for p in range(there)]
+        nodes = [{"node_id": 0, "host": "127.0.0.1", "port": broker.port}]
+        return {"brokers": nodes, "topics": [{"name": "t", "partitions": parts}]}
+
+    with FakeBroker({ApiKey.METADATA: growing}) as broker, cluster(broker.port) as c:
+        assert set(c.topic("t").leaders) == {0}
+        assert c.leader_address("t", 1) == ("127.0.0.1", broker.port) and not answers
+
+
 def test_reading_never_creates_a_topic() -> None:
     with FakeBroker() as broker, cluster(broker.port) as c:
         c.topic("t")

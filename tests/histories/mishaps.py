@@ -131,7 +131,7 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
     for query in world.queries.values():
         world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
         if groups and query.token is not None:
-            world.accept(query)  # a token is remembered as long as the cluster keeps a group's offsets
+            query.lineage.may_double |= set(query.lineage.tried)  # who forgets offsets forgets tokens
         query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
         if groups and query.at_work and age(query.checkpoint)[0] < 0 and query.lineage.done:
             world.accept_loss(query)  # its start stands still for so long, and goes on then

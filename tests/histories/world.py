@@ -439,12 +439,6 @@ class World:
         query.lineage.may_lack |= held
         query.lineage.may_double |= held
 
-    def accept(self, query: Query) -> None:
-        """Somebody was told what may be lost or doubled, and means it."""
-        held = set(query.lineage.tried)
-        query.lineage.may_lack |= held
-        query.lineage.may_double |= held
-
     def _accept_namesakes(self, query: Query) -> None:
         """To the cluster two queries of one transactional.id and group are one: who begins where the one that
         wrote last has ended goes on, as docs/exactly-once.md says. With another group it stops where the
@@ -591,10 +585,13 @@ class World:
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
             known = {ident for ident, _ in lineage.names if ident is not None and lineage.has_decided}
             nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
-        if age(query.checkpoint)[1] < 0 and lineage.done and (query.unknown or nameless):
+        is_new = age(query.checkpoint)[1] < 0 or isinstance(query.error, StartsElsewhere)
+        if is_new and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[0] < 0:
             self._accept_namesakes(query)
+        if age(query.checkpoint)[1] < 0 and not lineage.tried:
+            lineage.began = False  # a copy of before its first start, and nothing was read
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
             if (query.ids[-1] is None or guarantee != "exactly_once") and query.source.get(

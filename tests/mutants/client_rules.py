@@ -15,6 +15,8 @@ READ = (f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
 MUTANTS: list[Mutant] = [
     *mutants_of(
         WINDOW,
+        Break("brokers know of a new partition at once", "Cluster._grown", "backoff.over", "True", (f"{HERE}test_cluster.py",)),
+        Break("what is remembered of a topic is final", "Cluster._grown", "self.describe(topic)", "self.topic(topic)", (f"{HERE}test_cluster.py",)),
         Break("sequences do not wrap", "Unanswered.sequence", "add(base, count)", "base + count"),
         Break("every batch has the first sequence", "Unanswered.sequence", "self._next[where] = add(base, count)", "pass"),
         Break("the oldest is taken off", "Unanswered.judge", "self._waiting[batch.where].remove(batch.number)", "self._waiting[batch.where].popleft()"),

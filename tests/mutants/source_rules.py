@@ -125,6 +125,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("after a loss nothing is read", "_next_in_log", "first if first > position else task.end", "task.end"),
         Break("after a loss it begins before", "_next_in_log", "first if first > position else task.end", "first", hangs=True),
+        Break("a topic made anew keeps its leader epochs", "moved_only", "{tp: at for tp, at in until.offsets.items() if tp[0] not in anew}", "until.offsets", ("tests/histories/test_kept.py",)),
         Break("whose they are is new data", "moved_only", "position.taken", "frozenset()"),
         Break("where it began is said for ever", "moved_only", "stands", "True"),
         Break("where it began is new data", "moved_only", "position.began", "None"),

@@ -316,7 +316,7 @@ def test_what_does_not_fit_is_said(odd: StartFacts, says: str) -> None:
         pytest.param(
             story(9, of("q", 8), completed=8, since=0, rows=RowsFound(8, 7, LACKS)),
             RowsGone,
-            "batch 7 is decided and done, and the cluster has lost rows of it .*checkpoint rewind.*"
+            "batch 7 is decided, and the cluster has lost rows of it .*checkpoint rewind.*"
             "start.accepted=rows-gone:7",
             id="the log has lost rows of what is decided",
         ),
@@ -599,7 +599,7 @@ def test_a_new_checkpoint_that_goes_on_where_the_sink_ended(exact: StartFacts) -
     if exact.decided is None:  # it has expired, and its places with it
         return
     gone = exact._replace(rows=RowsFound(batch=7, lacks=LACKS))
-    with pytest.raises(RowsGone, match=r"batch 7 is decided and done.*start\.accepted=.*rows-gone:7"):
+    with pytest.raises(RowsGone, match=r"batch 7 is decided, and.*start\.accepted=.*rows-gone:7"):
         check_story(gone)
     assert check_story(gone._replace(accepted=[*gone.accepted, "rows-gone:7"])) == []
 
