@@ -138,10 +138,10 @@ bench-codec: $(READY)  ## measure the vectorised codec's records a second, on on
 	mv $@.part $@
 
 dump-segments: $(READY) $(KAFKA)  ## read every segment of the demo with Kafka's own DumpLogSegments
-	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
+	$(BIN)/python -m tests.broker.log.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
 
 dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and trimmed
-	rm -rf .upkept && $(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept --fill && rm -rf .upkept
+	rm -rf .upkept && $(BIN)/python -m tests.broker.log.dump_segments --kafka $(KAFKA) --data .upkept --fill && rm -rf .upkept
 
 bench-scale: compiled  ## measure the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale

@@ -23,7 +23,6 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peers import ApacheKafka
 from benchmarks.results import (
     AT_LEAST,
     EXACTLY,
@@ -38,6 +37,7 @@ from benchmarks.results import (
     Turns,
 )
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka
 
 if TYPE_CHECKING:
     from benchmarks.run import Context

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from benchmarks.peers import ApacheKafka
 from benchmarks.starts import WARM, make, session
 from benchmarks.starts import Subject as Program
 from eoslog.connector.progress import HEAD
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka
 
 ROWS = 10
 DECISIONS = {"offsets.topic.num.partitions": "50"}

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from benchmarks.peers import spark_kafka
+from tests.kit.kafka_nodes import spark_kafka
 
 # -- figures ---------------------------------------------------------------------------------------
 

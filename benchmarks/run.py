@@ -23,10 +23,10 @@ import pyspark
 
 from benchmarks import broker, scale, spark_lines
 from benchmarks.broker import Subject, idempotent, subjects, transactions
-from benchmarks.peers import ApacheKafka, spark_kafka
 from benchmarks.results import Sizes, Store, chart, in_short, replace_made_part, table, write_tables
 from benchmarks.spark import PATIENT, Bench
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka, spark_kafka
 
 ROOT = Path(__file__).parents[1]
 KAFKA = ROOT / ".peers" / "kafka-4.3.1"

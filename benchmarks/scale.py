@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from benchmarks.broker import Subject, send
-from benchmarks.peers import ApacheKafka
 from benchmarks.results import AT_LEAST, FLUSHED, PAGE_CACHE, Figure, Goal, Result, Section
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.protocol.frames import decode_response, encode_request
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka
 
 if TYPE_CHECKING:
     from benchmarks.run import Context

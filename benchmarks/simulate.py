@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.many_tasks import DECISIONS
-from benchmarks.peers import ApacheKafka, ThreeNodes
 from benchmarks.simulation.calibrate import MANY, Calibration
 from benchmarks.simulation.model import MicroBatch, Setting, foretell, offset_records
 from benchmarks.simulation.query import COORDINATOR_TIMEOUT_MS, Query, counted, ends, in_part_ms
@@ -47,6 +46,7 @@ from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.task_reports import Begun, Prepared
 from eoslog.connector.run.runner import Runner
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka, ThreeNodes
 
 # -- foretold and measured -------------------------------------------------------------------------
 

@@ -21,12 +21,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.limits import CTransactions, Handed, Idle
-from benchmarks.peers import ApacheKafka
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.doctor.rules import LIGHT, MANAGER
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import ApacheKafka
 
 PARTITIONS = 4
 OURS, THEIRS = "eoslog", "kafka"

@@ -37,7 +37,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.limits import Handed, Idle
-from benchmarks.peers import ApacheKafka
+from tests.kit.kafka_nodes import ApacheKafka
 
 # -- starts ----------------------------------------------------------------------------------------
 

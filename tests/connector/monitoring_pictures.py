@@ -21,7 +21,6 @@ from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
 from selenium import webdriver
 
-from benchmarks.peers import ApacheKafka
 from eoslog import metrics, register
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports
@@ -29,6 +28,7 @@ from tests.connector.brokers import Kafka
 from tests.connector.test_progress import MONITORING, asked_at, prometheus_config
 from tests.console.test_browser import chromium
 from tests.docs.reader import ROOT
+from tests.kit.kafka_nodes import ApacheKafka
 from tests.kit.program import Program, until
 from tests.spark_session import set_environment
 

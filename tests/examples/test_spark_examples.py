@@ -28,7 +28,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.peers import spark_kafka
 from eoslog.avro import SchemaRegistry, decode, encode
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker, Fault
@@ -38,6 +37,7 @@ from examples.flights.view import closing as closing_of_the_demo
 from examples.registry import SmallRegistry
 from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
+from tests.kit.kafka_nodes import spark_kafka
 from tests.kit.program import ROOT
 from tests.scenarios.apache_kafka import ApacheKafka
 from tests.svg import PICTURES

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
-from benchmarks.peers import free_port
+from tests.kit.kafka_nodes import free_port
 
 PROGRAM = Path(__file__).parents[2] / ".peers" / "kfake"
 START_SECONDS = 60

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from benchmarks.peers import ThreeNodes
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.kit.kafka_nodes import ThreeNodes
 from tests.scenarios.cutting_proxy import CuttingProxy
 
 FEW = {"offsets.topic.num.partitions": "8", "transaction.state.log.num.partitions": "8"}

@@ -19,9 +19,9 @@ from typing import Self
 
 import pytest
 
-from benchmarks import peers
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import free_ports
+from tests.kit import kafka_nodes
 from tests.kit.java_stores import WORD, Stores
 from tests.scenarios.apache_kafka import JARS
 
@@ -232,7 +232,7 @@ def apache(
     )
     protocol, ca = _tls(stores)
     (port,) = free_ports(1)
-    node = peers.ApacheKafka(JARS, {}, (*_JVM, f"-Djava.security.krb5.conf={kdc.config}"))
+    node = kafka_nodes.ApacheKafka(JARS, {}, (*_JVM, f"-Djava.security.krb5.conf={kdc.config}"))
     mine = sasl(kdc, port, protocol)
     plain = f"PLAINTEXT://127.0.0.1:{node.port},{mine['listeners']}"
     node._settings = mine | _RIGHTS | {

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import peers
-from benchmarks.peers import START_SECONDS, free_port
+from tests.kit import kafka_nodes
+from tests.kit.kafka_nodes import START_SECONDS, free_port
 
 JARS = Path(__file__).parents[2] / ".peers" / "kafka-4.3.1"
 
@@ -36,7 +36,7 @@ def check(jars: Path = JARS) -> None:
         raise KafkaMissing(f"no Kafka in {jars}: make .peers/{jars.name} fetches it by Maven")
 
 
-class ApacheKafka(peers.ApacheKafka):
+class ApacheKafka(kafka_nodes.ApacheKafka):
     """A small node of few partitions, from the jars that the make targets fetch."""
 
     def __init__(

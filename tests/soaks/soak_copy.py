@@ -18,8 +18,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peers import PEERS, ApacheKafka, spark_kafka
 from eoslog.testing import EmbeddedBroker
+from tests.kit.kafka_nodes import PEERS, ApacheKafka, spark_kafka
 from tests.scenarios.apache_kafka import kafka_on_zookeeper
 from tests.soaks.copy_audit import audit, publish
 from tests.soaks.copy_lives import Copy, Job, Report

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from benchmarks.peers import ThreeNodes
+from tests.kit.kafka_nodes import ThreeNodes
 from tests.soaks.copy_audit import audit, publish
 from tests.soaks.copy_lives import Copy, Job, Report, sink_of
 from tests.soaks.soak_copy import GROUP, KAFKA, PARTITIONS, SOURCE, TARGET, TARGET_PARTITIONS, make_topics

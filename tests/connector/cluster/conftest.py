@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.peers import ThreeNodes
 from tests.connector.brokers import FORMATTING
+from tests.kit.kafka_nodes import ThreeNodes
 from tests.scenarios.apache_kafka import JARS, check
 
 

@@ -18,7 +18,6 @@ from confluent_kafka.admin import NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from benchmarks.peers import ThreeNodes
 from eoslog.client.admin import transaction_states
 from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.faults import CommitFault
@@ -30,6 +29,7 @@ from tests.connector.brokers import FORMATTING, Kafka
 from tests.connector.crashes.crash_query import Crash, Query, Running, start
 from tests.connector.crashes.test_crash_table import Bench
 from tests.connector.source.test_whole_batches import Writer
+from tests.kit.kafka_nodes import ThreeNodes
 from tests.kit.program import until
 from tests.scenarios.apache_kafka import JARS, check
 

@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from benchmarks.peers import ThreeNodes
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin import transaction_states
 from eoslog.client.wire.cluster import Cluster
@@ -35,6 +34,7 @@ from tests.connector.brokers import FORMATTING, Kafka, bare
 from tests.connector.cluster.test_nodes import ClusterBench
 from tests.connector.sink.test_round_trips import prepare
 from tests.connector.source.test_source_stream import reader
+from tests.kit.kafka_nodes import ThreeNodes
 from tests.kit.program import until
 from tests.scenarios.apache_kafka import JARS, ApacheKafka, KafkaMissing, check
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.peers import PEERS, ApacheKafka, spark_kafka
 from tests.connector.brokers import Kafka
 from tests.connector.differential.both import Topic, make_topics
+from tests.kit.kafka_nodes import PEERS, ApacheKafka, spark_kafka
 
 _KAFKA = PEERS / "kafka-4.3.1"
 

@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.peers import spark_kafka
 from eoslog.cli import main
 from eoslog.connector.spark.libraries import numbers
 from eoslog.connector.spark.versions import PYSPARK, works
 from tests.checkpoint.checkpointkit import A_BATCH, EditedQuery, fill
 from tests.connector.brokers import Kafka, bare
 from tests.connector.differential.both import CONNECTORS, Row, Topic, draw, outcome, read, rows_of
+from tests.kit.kafka_nodes import spark_kafka
 from tests.spark_session import all_available
 
 # -- reads ---------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ START_SECONDS = 180
 """How long a node may take to serve clients, on a machine with much else to do."""
 
 
-PEERS = Path(__file__).parents[1] / ".peers"
+PEERS = Path(__file__).parents[2] / ".peers"
 
 
 def spark_kafka() -> Path:
