@@ -17,7 +17,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.run.places_in_log import followed, lacking, look_at
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.names_by_sink import sink_of
-from eoslog.protocol.producer_identity import NOBODY
+from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
 
@@ -39,12 +39,12 @@ def rows_found(
     before: Sequence[Decision] = (),
     *,
     sink: str = "",
-    again: bool = False,
+    again: Collection[ProducerIdentity] = (),
 ) -> RowsFound:
     """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
     `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
     to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
-    behind `last`; "": that is not asked. `again`: rows of its last batch are lost, and are written again.
+    behind `last`; "": that is not asked. `again`: whose rows of its last batch are written again.
     Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = _as_decided(NotedPlaces.read(checkpoint), decided, last)
     noted, before = note.batches, before or (() if last is None else (last,))
@@ -69,9 +69,8 @@ def rows_found(
     waiting = dict([note.waiting] if note.waiting else ())
     only = sink if waiting and sink else None
     behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
-    visible = [place for number, found in noted for place in found if not (again and number == batch)]
-    had = [place for _, found in noted for place in found]
-    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=visible))
+    had = [place for number, found in noted for place in found if number < batch or place.writer not in again]
+    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)

@@ -307,15 +307,17 @@ class StartOfRun:
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
         known = view.completed, begun.ours, last, before
-        look = partial(rows_found, self._cluster, view.checkpoint, *known, sink=self._sink.id)
-        rows = look(again=bool(begun.lost))
+        winners = () if last is None else last.winners
+        again = {one.participant.identity for one in winners if one.partition in begun.lost}
+        look = partial(rows_found, self._cluster, view.checkpoint, *known, sink=self._sink.id, again=again)
+        rows = look()
         if self._started and _is_first(view) and begun.decided is None and not before:
             behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id)
             rows = rows._replace(undecided=behind)
         if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
             decided = decided if last is None else (*decided, *places_of_queries([last]))
             if self._end_forgotten(self._sink, decided, commit=True):
-                rows = look(again=bool(begun.lost))
+                rows = look()
         story = StartFacts(
             sink=begun.sink_id,
             batch=view.batch,
