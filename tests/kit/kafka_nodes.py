@@ -66,6 +66,14 @@ def cluster_id() -> str:
     return made
 
 
+def _is_open(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, 10).close()
+    except OSError:
+        return False
+    return True
+
+
 class ApacheKafka:
     """Runs `kafka.Kafka` from a folder of jars. A context manager."""
 
@@ -171,6 +179,8 @@ class ApacheKafka:
         """Whether the node is in its own Metadata. Versions before 3.5 open the port earlier, and a topic
         that is created then is not answered for."""
         address = (self.host, self.port)
+        if "PLAINTEXT:SSL" in self._settings.get("listener.security.protocol.map", ""):
+            return _is_open(address)  # it answers no plain question
         body: MetadataRequestDraft = {"topics": [], "allow_auto_topic_creation": False}
         try:
             connection = BrokerConnection(*address, ClientConfig((address,), request_timeout_ms=10_000))
