@@ -179,7 +179,8 @@ class ApacheKafka:
         """Whether the node is in its own Metadata. Versions before 3.5 open the port earlier, and a topic
         that is created then is not answered for."""
         address = (self.host, self.port)
-        if "PLAINTEXT:SSL" in self._settings.get("listener.security.protocol.map", ""):
+        protocols = self._settings.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT").split(",")
+        if "PLAINTEXT:PLAINTEXT" not in protocols:
             return _is_open(address)  # it answers no plain question
         body: MetadataRequestDraft = {"topics": [], "allow_auto_topic_creation": False}
         try:
