@@ -14,7 +14,7 @@ import click
 from eoslog.client.admin import acls as calls
 from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.commands.output import show, show_json
-from eoslog.commands.session import DEFAULT_ADDRESS, CommandSession, cluster_command, pairs
+from eoslog.commands.session import DEFAULT_ADDRESS, CommandSession, cluster_command, pairs, principal_of
 from eoslog.connector.options.rights import TOPIC, Needed, Right, needed, under
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options
@@ -35,7 +35,10 @@ _RIGHTS_COLUMNS = ["resource", "pattern", "name", "operations", "why"]
 
 
 @click.command()
-@click.option("--principal", metavar="TYPE:NAME", help="Who runs the query, as User:alice; for --as.")
+@click.option(
+    "--principal", callback=principal_of, metavar="TYPE:NAME",
+    help="Who runs the query, as User:alice; for --as.",
+)  # fmt: skip
 @click.option(
     "--source", "source", multiple=True, metavar="OPTION=VALUE", help="An option of its source; repeatable."
 )
@@ -74,8 +77,6 @@ def suggest(
         raise click.UsageError("give either --as or --json")
     if form and principal is None:
         raise click.UsageError("--as needs --principal: who gets the rights?")
-    if principal is not None and not all(principal.partition(":")):
-        raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
     reads, writes = pairs(source, "--source"), pairs(sink, "--sink")
     found = _needed(reads, writes, stream=not batch)
     together = by_resource(_under(found.rights, prefix))
@@ -203,12 +204,6 @@ def command() -> None:
 command.add_command(suggest)
 
 
-def _principal(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not all(value.partition(":")):
-        raise click.UsageError(f"--principal {value}: give TYPE:NAME, as User:alice")
-    return value
-
-
 def _operations(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[AclOperation]:
     """Operations by name, written like `describe-configs` or, as in Kafka's tools, `DescribeConfigs`."""
     known = {_word(one).replace("-", ""): one for one in AclOperation if one > AclOperation.ANY}
@@ -225,7 +220,7 @@ def _operations(context: click.Context, option: click.Parameter, values: Sequenc
 def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options that describe rules, to add them or to find them."""
     for option in reversed((
-        click.option("--principal", callback=_principal, metavar="TYPE:NAME", help="As User:alice."),
+        click.option("--principal", callback=principal_of, metavar="TYPE:NAME", help="As User:alice."),
         click.option("--host", metavar="HOST", help="An address, a network, or * for all."),
         click.option(
             "--operation", "operations", multiple=True, callback=_operations, metavar="OPERATION",

@@ -174,6 +174,13 @@ def pairs(settings: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+def principal_of(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """The value of --principal. Raises click.UsageError."""
+    if value is not None and not all(value.partition(":")):
+        raise click.UsageError(f"--principal {value}: give TYPE:NAME, as User:alice")
+    return value
+
+
 def partitions_of(text: str, known: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
     """The partitions that `topic` or `topic:0,1` names, out of `known`. Raises click.UsageError."""
     topic, colon, numbers = text.partition(":")

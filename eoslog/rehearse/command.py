@@ -20,7 +20,7 @@ import click
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.commands.output import several, show_json
-from eoslog.commands.session import client_config, cluster_options, in_our_terms
+from eoslog.commands.session import client_config, cluster_options, in_our_terms, principal_of
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.errors import EoslogError
 from eoslog.rehearse import kills
@@ -75,7 +75,8 @@ SEE ALSO
 @click.option("--crash", "crash_command", metavar="COMMAND",
               help="A shell command that kills brokers of a test cluster, or cuts their power, and starts "
               "them again; run once.  [default: no broker is crashed]")  # fmt: skip
-@click.option("--principal", metavar="TYPE:NAME", help="Whom printed ACLs are for, as User:alice.  [default: "
+@click.option("--principal", callback=principal_of, metavar="TYPE:NAME",
+              help="Whom printed ACLs are for, as User:alice.  [default: "
               "the SASL user, the first part of a Kerberos principal, else User:ANONYMOUS]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
               help="How long to keep trying each request.")  # fmt: skip
@@ -101,8 +102,6 @@ def command(
     It writes, ends and deletes only new names that begin with eoslog-rehearsal-. It removes them at the end,
     also after a failure, Ctrl-C or SIGTERM.
     """
-    if principal is not None and not all(principal.partition(":")):
-        raise click.UsageError(f"--principal {principal}: give TYPE:NAME, as User:alice")
     try:
         config = client_config(addresses, command_config, timeout)
     except EoslogError as error:
