@@ -225,6 +225,10 @@ class Checkpoint:
         """A batch of the offset log. None: Spark has removed it (spark.sql.streaming.minBatchesToRetain)."""
         return self.planned(batch_id) if self._is_there(f"offsets/{batch_id}") else None
 
+    def has_completed(self, batch_id: int) -> bool:
+        """Whether Spark has noted a batch as done. Raises CheckpointUnreadable."""
+        return self._is_there(f"commits/{batch_id}")
+
     def _is_there(self, name: str) -> bool:
         with self._reading(name):
             return self._files.is_there(name)

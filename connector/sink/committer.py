@@ -30,7 +30,7 @@ from eoslog.connector.commit.begin import begin, may_read_more
 from eoslog.connector.commit.commands import Around, Command, End, Perform
 from eoslog.connector.commit.decide import Noting, SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.faults import CommitFault, RowsGone
+from eoslog.connector.commit.faults import CommitFault, RowsGone, SinkFenced
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.marker_proof import prove_last
@@ -344,13 +344,15 @@ class Rows(NamedTuple):
 def _looked_up(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, replaced: Places
 ) -> Rows:
-    """Where the batch's rows are, unless those of earlier ones are gone. Raises RowsGone,
+    """Where the batch's rows are, unless those of earlier ones are gone. Raises RowsGone, SinkFenced,
     CheckpointUnreadable."""
     if options.checkpoint_location is None:
         return Rows()
     checkpoint = Checkpoint.at(options.checkpoint_location)
     prepared = [report for report in reports if isinstance(report, Prepared)]
     again = any(isinstance(report, Decided) for report in reports)
+    if prepared and not prepared[0].stamp.sequence:
+        _check_nobody_else(checkpoint, prepared[0].stamp.sink_id, batch_id)
     noted, places = NotedPlaces.read(checkpoint).without(replaced), places_of(prepared)
     earlier = batch_id + again  # what was never decided of this batch is not missed
     if said := noted.remade(places, earlier) or noted.cut(open_rows_of(prepared), earlier):
@@ -362,6 +364,17 @@ def _looked_up(
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
     return Rows(noted.up_to(earlier), places, note)
+
+
+def _check_nobody_else(checkpoint: Checkpoint, sink: str, batch_id: int) -> None:
+    """Check that no other driver has completed a batch before which the sink knew of no decision: it has
+    forgotten one that was made while this driver stood still. Raises SinkFenced."""
+    if checkpoint.has_completed(batch_id):
+        raise SinkFenced(
+            f"another driver owns the sink {sink}: it has noted batch {batch_id} as done in the checkpoint "
+            "while this driver stood still, and the cluster has forgotten the decision. Nothing was written. "
+            "Stop this driver; if it is the only one, start it again"
+        )
 
 
 def _refuse(batch_id: int, said: str) -> NoReturn:

@@ -133,8 +133,6 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
         if groups and query.token is not None:
             query.lineage.may_double |= set(query.lineage.tried)  # who forgets offsets forgets tokens
         query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
-        if groups and query.at_work and age(query.checkpoint)[0] < 0 and query.lineage.done:
-            world.accept_loss(query)  # its start stands still for so long, and goes on then
     for lineage, _ in world.writes if groups else ():
         lineage.may_double |= set(lineage.tried)  # as of every token (docs/limits.md)
 

@@ -178,6 +178,13 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 1),
         ("grow", "in"),
     ],
+    "a driver stands still in its first batch, and the cluster forgets what another one has done": [
+        ("query", "C", {}),
+        ("produce", "in", 1),
+        ("run", "C", 1, ("hold", 30)),
+        ("run", "C", 1),
+        ("forget", True, True, False),
+    ],
     "a part of a batch is lost, and the topic is made anew": [
         ("cluster", 2, False),
         ("query", "A", {"in": "files"}),
