@@ -181,14 +181,28 @@ def check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
     )
 
 
-def check_forgotten(sink: str, batch: Batch, seen: Mapping[Place, Seen], accepted: Collection[str]) -> bool:
+def check_forgotten(
+    sink: str, batch: Batch, seen: Mapping[Place, Seen], accepted: Collection[str], noted: Batch | None = None
+) -> bool:
     """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
     all or none of its transactions must be committed. What was removed from the log tells nothing, nor does a
     topic of another id: it was made anew, or is another cluster's. `seen`: what the log shows at the places
-    of its rows. Raises DecisionGone unless that is accepted."""
+    of its rows. `noted`: the batch as an earlier run was about to decide it. Raises DecisionGone unless that
+    is accepted."""
     by_writer = ended(seen)
     how = set(by_writer.values())
     written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
+    readers_may_have_it = {Seen.COMMITTED, Seen.REMOVED, Seen.REPLACED} & how
+    if noted is not None and not noted.repeats(batch) and readers_may_have_it:
+        if missing in accepted:
+            return False
+        raise DecisionGone(
+            f"sink {sink}: the log has, or had, rows of {batch}, and the checkpoint plans it with other ends "
+            "now: it has lost the plan, by a power cut or as a copy, and the cluster has forgotten the "
+            "decision. Nothing was written. Bring the right checkpoint back, which is the newest. If those "
+            f"rows may be there twice, set {to_accept(missing, accepted)}, and the batch is written as it is "
+            "planned now"
+        )
     if written in accepted:
         return True
     others = ", ".join(sorted(one.value for one in how if one is not Seen.COMMITTED))

@@ -24,6 +24,7 @@ from eoslog.connector.commit.places import (
     outlasting,
     to_json,
 )
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.protocol.topic_partitions import TopicPartition
 
 NOTED_PLACES = "places"
@@ -44,11 +45,13 @@ class Waiting(NamedTuple):
 class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
     is the last before it that had rows. `older`: the last place in each partition to which only earlier ones
-    wrote, or other queries in whose place this one is. `waiting`: until there is a place."""
+    wrote, or other queries in whose place this one is. `waiting`: until there is a place. `digest`: of the
+    newest one, as Batch has it; "": not noted."""
 
     batches: tuple[tuple[int, Places], ...] = ()
     older: Places = ()
     waiting: Waiting | None = None
+    digest: str = ""
 
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> Self:
@@ -63,7 +66,7 @@ class NotedPlaces(NamedTuple):
             batches = tuple((int(batch), from_json(places)) for batch, places in found["batches"])
             waiting = found.get("waiting")
             known = None if waiting is None else Waiting(str(waiting[0]), int(waiting[1]))
-            return cls(batches, from_json(found.get("older", ())), known)
+            return cls(batches, from_json(found.get("older", ())), known, str(found.get("digest", "")))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
                 checkpoint.location, f"eoslog/{NOTED_PLACES} is {text!r}: {error}", RESTORE
@@ -80,6 +83,8 @@ class NotedPlaces(NamedTuple):
         note = {"version": _VERSION, "batches": batches, "older": to_json(self.older)}
         if self.waiting is not None:
             note["waiting"] = self.waiting
+        if self.digest:
+            note["digest"] = self.digest
         return json.dumps(note)
 
     @property
@@ -88,10 +93,16 @@ class NotedPlaces(NamedTuple):
         return self.batches[0][0] if self.batches else -1
 
     def after(
-        self, batch: int, places: Places, *, more: bool = False, waiting: Waiting | None = None
+        self,
+        batch: int,
+        places: Places,
+        *,
+        more: bool = False,
+        waiting: Waiting | None = None,
+        digest: str = "",
     ) -> Self:
         """With the places of a batch. `more`: in addition to what it has; lost rows are written again.
-        `waiting`: what is noted if neither it nor an earlier one has any."""
+        `waiting`: what is noted if neither it nor an earlier one has any. `digest`: the batch's."""
         before = [(number, known) for number, known in self.batches if number < batch]
         own = next((known for number, known in self.batches if number == batch), ()) if more else ()
         last = next((one for one in before if one[1]), before[0] if before else None)
@@ -100,7 +111,7 @@ class NotedPlaces(NamedTuple):
         left = [*self.older, *(place for one in before if one != last for place in one[1])]
         older = outlasting(left, last[1] if last else ())[-KEPT_PARTITIONS:]
         placed = older or any(found for _, found in kept)
-        return type(self)(kept, older, None if placed else self.waiting or waiting)
+        return type(self)(kept, older, None if placed else self.waiting or waiting, digest)
 
     @property
     def in_batches(self) -> Places:
@@ -148,7 +159,11 @@ class NotedPlaces(NamedTuple):
     def unnumbered(self, batch: int) -> Self:
         """The last place in each partition to which batches before this one wrote, without the batches: their
         numbers mean others from now on."""
-        return self._replace(batches=(), older=self.up_to(batch)[-KEPT_PARTITIONS:])
+        return self._replace(batches=(), older=self.up_to(batch)[-KEPT_PARTITIONS:], digest="")
+
+    def as_noted(self, batch: Batch) -> Batch:
+        """A batch with the digest that is noted of it; "": none is."""
+        return batch._replace(digest=self.digest if batch.batch_id == self.newest else "")
 
 
 def _without(places: Places, gone: Collection[Place]) -> Places:

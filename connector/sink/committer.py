@@ -360,7 +360,8 @@ def _looked_up(
     note = None
     if prepared or not again or noted.newest < batch_id:
         waiting = None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))
-        note = noted.after(batch_id, places, more=again, waiting=waiting)
+        digest = next((report.stamp.batch.digest for report in reports if report is not None), "")
+        note = noted.after(batch_id, places, more=again, waiting=waiting, digest=digest)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
     return Rows(noted.up_to(earlier), places, note)

@@ -190,9 +190,11 @@ class StartOfRun:
             if self._end_forgotten(sink, rest, commit=True):
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
-        if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted):
+        then = NotedPlaces.read(view.checkpoint).as_noted(view.batch)
+        if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted, then):
             rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
-            number = None if rows.followed else rows.proven
+            is_other = bool(seen) and rows.proven == view.batch.batch_id  # and is to be written as it is now
+            number = None if rows.followed or is_other else rows.proven
             planned = None if number is None else view.checkpoint.planned_if_kept(number)
         if planned is not None:
             self.acquired = True

@@ -13,6 +13,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested, kept_of
 from eoslog.connector.checkpoint.completed_batches import check_forgotten
 from eoslog.connector.checkpoint.new_checkpoint import remade
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import check_story
 from eoslog.connector.checkpoint.start_facts import StartFacts
@@ -142,7 +143,8 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         word="" if last is None else last.word,
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
-        check_forgotten(standing.sink.id, view.batch, seen, ())
+        noted = NotedPlaces.read(standing.checkpoint).as_noted(view.batch)
+        check_forgotten(standing.sink.id, view.batch, seen, (), noted)
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

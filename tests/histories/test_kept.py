@@ -185,6 +185,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "C", 1),
         ("forget", True, True, False),
     ],
+    "a copy, its group is deleted, and a power cut takes the only batch's plan": [
+        ("query", "B", {}),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("backup", "B"),
+        ("forget", False, True, False, False),
+        ("restore", "B"),
+        ("blackout", "B", 2),
+    ],
     "a part of a batch is lost, and the topic is made anew": [
         ("cluster", 2, False),
         ("query", "A", {"in": "files"}),
@@ -2120,3 +2129,26 @@ def test_an_old_query_is_stopped_whatever_its_successor_is_called(name: str) -> 
 def test_a_topic_that_has_grown_is_no_loss() -> None:
     """The task's process knows the topic as it was."""
     assert not play(KEPT["a topic grows under a living application"]).told
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_batch_that_is_planned_anew_is_not_the_one_that_was_written(batches: int, rows: bool) -> None:
+    """The checkpoint has lost its last plan, and the cluster its decision, and perhaps its rows."""
+    done = [act for _ in range(batches) for act in (("produce", "in", 2), ("run", "B", 1))]
+    begun: list[tuple[Any, ...]] = [("query", "B", {}), *done, ("backup", "B")]
+    lost: list[tuple[Any, ...]] = [
+        ("forget", False, True, rows, False),
+        ("restore", "B"),
+        ("blackout", "B", 1),
+    ]
+    anew: list[tuple[Any, ...]] = [("produce", "in", 2), ("run", "B", 2)]
+    world = play([*begun, *lost, *anew])
+    assert world.ways["DecisionGone: right_checkpoint"] and not world.findings, world.told
+    word = re.search(r"set (start\.accepted)=(\S+),", world.told[0])
+    assert word is not None and word[2].startswith("batch-missing:"), world.told
+    meant = play([*begun, *lost, ("set", "B", *word.groups()), *anew])
+    there = Counter(meant.cluster.seen("out"))
+    assert (batches > 1 or rows or not meant.told) and set(there) >= {
+        f"B1:in/{2 * batches + n}" for n in (1, 2)
+    }, (meant.told, there)
