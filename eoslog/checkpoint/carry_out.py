@@ -59,7 +59,8 @@ def carry_out(
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
-    _unnumber(standing)
+    if backup.was != backup.becomes:  # a rebuilt batch is the one that it was
+        _unnumber(standing)
     if moved is not None:
         standing.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
         moved.write(standing.checkpoint)

@@ -96,7 +96,8 @@ def without_batches(cluster: Cluster, checkpoint: Checkpoint, lost: Lost) -> Fil
     query, number = decision.batch.query_id, decision.batch.batch_id
     _check_empty(checkpoint, query)
     starts = () if decision.start is None else decision.start.history
-    places = NotedPlaces(((number, decision.places),), decision.older)
+    noted = ((number, decision.places),)
+    places = NotedPlaces(noted, decision.older, digest=decision.batch.digest)
     return {
         "metadata": json.dumps({"id": query}, separators=(",", ":")),
         f"{NOTES}/{NOTED_STARTS}": NotedStarts(starts).text(),

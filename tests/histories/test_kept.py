@@ -2152,3 +2152,15 @@ def test_a_batch_that_is_planned_anew_is_not_the_one_that_was_written(batches: i
     assert (batches > 1 or rows or not meant.told) and set(there) >= {
         f"B1:in/{2 * batches + n}" for n in (1, 2)
     }, (meant.told, there)
+
+
+@pytest.mark.parametrize("source", ["in", "files"])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_rebuilt_checkpoint_rests_and_its_batch_is_still_the_one_that_was_written(
+    source: str, rows: bool
+) -> None:
+    """The cluster forgets the decision before the first start."""
+    done: list[tuple[Any, ...]] = [("query", "B", {"in": source}), ("produce", source, 2), ("run", "B", 1)]
+    world = play([*done, ("rebuilt", "B"), ("forget", True, True, rows)])
+    assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
+    assert set(world.errors) == ({"DecisionGone"} if rows else set()), world.told
