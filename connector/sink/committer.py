@@ -304,15 +304,15 @@ def _kept_first(options: SinkOptions, reports: Sequence[Report | None], batch_id
     fails at one of these, and notes nothing: its rows are none of the batch's. Raises
     CheckpointUnreadable."""
     replaced, cluster = _replaced(options, reports, batch_id), shared_cluster(options.client)
+    sink = _sink_of(reports).id
     with ThreadPoolExecutor(1) as disk:
         synced, noted = disk.submit(_looked_up, options, reports, batch_id, replaced), list[Rows]()
 
         def around(perform: Perform, command: Command[Any]) -> Any:
             if isinstance(command, End) and command.commit and not noted:
                 noted.append(synced.result())
-                if said := lost_with_a_leader(
-                    cluster, noted[0].earlier, noted[0].now
-                ):  # leaders have just answered
+                rows = noted[0]  # leaders have just answered
+                if said := lost_with_a_leader(cluster, sink, rows.earlier, rows.now):
                     _refuse(batch_id, said)
                 if noted[0].note is not None and options.checkpoint_location is not None:
                     noted[0].note.write(Checkpoint.at(options.checkpoint_location))

@@ -214,17 +214,17 @@ def forget_lacking(cluster: Cluster, checkpoint: Checkpoint) -> None:
     note.without(lacking(cluster, note.everywhere, visible=note.in_batches)).write(checkpoint)
 
 
-_leaders: WeakKeyDictionary[Cluster, dict[TopicPartition, int]] = WeakKeyDictionary()
-"""The leaders' epochs of partitions that the last batches wrote to."""
+_leaders: WeakKeyDictionary[Cluster, dict[str, dict[TopicPartition, int]]] = WeakKeyDictionary()
+"""By sink the leaders' epochs of partitions that its last batches wrote to."""
 _NO_TOPIC = -1
 """The epoch of a partition whose topic is gone, or of brokers that tell none."""
 
 
-def lost_with_a_leader(cluster: Cluster, earlier: Places, now: Places) -> str:
-    """What the log has not any more of `earlier` places, where another leader was elected since the batch
-    before; "": all is there. Later rows of anybody would hide that from the next start. `now`: of this batch.
-    Raises KafkaError, RetriesExhausted."""
-    known = _leaders.setdefault(cluster, {})
+def lost_with_a_leader(cluster: Cluster, sink: str, earlier: Places, now: Places) -> str:
+    """What the log has not any more of `earlier` places, where another leader was elected since the sink's
+    batch before; "": all is there. Later rows of anybody would hide that from the next start. `now`: of this
+    batch. Raises KafkaError, RetriesExhausted."""
+    known = _leaders.setdefault(cluster, {}).setdefault(sink, {})
     there = [one for one in (*earlier, *now) if known.get((one.topic, one.partition)) != _NO_TOPIC]
     forgotten = sorted({one.topic for one in there if cluster.remembered(one.topic) is None})
     absent = _absent(cluster, forgotten) if forgotten else ()  # metadata is old, or a broker was lost

@@ -2164,3 +2164,23 @@ def test_a_rebuilt_checkpoint_rests_and_its_batch_is_still_the_one_that_was_writ
     world = play([*done, ("rebuilt", "B"), ("forget", True, True, rows)])
     assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
     assert set(world.errors) == ({"DecisionGone"} if rows else set()), world.told
+
+
+def test_a_query_of_the_same_application_does_not_hide_an_election() -> None:
+    """Rows of the one are gone, and the other has written to the new leader before it."""
+    world = play(
+        [
+            ("query", "A", {"kafka.group.id": "h", "most": "3"}),
+            ("query", "B", {}),
+            ("living", "A", True),
+            ("living", "B", True),
+            ("keep", "out"),
+            ("produce", "in", 6),
+            ("run", "A", 1),
+            ("cut", "out"),
+            ("run", "B", 2),
+            ("run", "A", 1),
+        ]
+    )
+    assert world.told[0].startswith("A: RowsGone: batch 1 is not decided: offset 0 of out-"), world.told
+    assert not world.findings, world.findings

@@ -345,9 +345,13 @@ def _checkpoint_option(world: "World", query: "Query", text: str) -> bool:
 
 
 def _another_token(world: "World", query: "Query", text: str) -> bool:
-    """A token that is not taken."""
+    """A token that is not taken; where the source has lost rows of the same write, the write is left out."""
     if query.token is None:
         return False
+    told = re.search(r"write\.token=\S*?(\d+) has written .*leave this write out, once", text)
+    if told is not None and query.source.get("failOnDataLoss") == "false":
+        query.left_out.add(int(told.group(1)))
+        return True
     query.token = f"{query.token}-{query.name}"
     return True
 

@@ -144,6 +144,7 @@ MUTANTS: list[Mutant] = [
         Break("nobody else has done the first batch", "_check_nobody_else", "checkpoint.has_completed(batch_id)", "False", ("tests/histories/test_kept.py",)),
         Break("a batch that is planned anew is the one that was written", "check_forgotten", "not noted.repeats(batch)", "False", ("tests/histories/test_kept.py",)),
         Break("a rebuilt batch is another one", "carry_out.carry_out", "backup.was != backup.becomes", "True", ("tests/histories/test_kept.py",)),
+        Break("queries of one application hide elections", "lost_with_a_leader", "_leaders.setdefault(cluster, {}).setdefault(sink, {})", "_leaders.setdefault(cluster, {}).setdefault('', {})", ("tests/histories/test_kept.py",)),
         Break("what is written again is missed", "rows_found", "number < batch or place.writer not in again", "True", MEMORIES),
         Break("what no coordinator knows stays open", "end_forgotten", "not held", "True", MEMORIES),
         Break("what was aborted is committed when it is written again", "prove_last", "last.without(lost)", "last", OPEN),
