@@ -367,7 +367,7 @@ _OPTION_HEAD = ("| option | meaning |", "|---|---|")
 
 
 _COLUMNS = {
-    "value": "null is written as a record without a value",
+    "value": "null is a record without a value: a tombstone in a compacted topic",
     "key": "a record without a key",
     "headers": "no headers",
     "topic": "the row cannot be written; the option `topic` takes precedence over the column",

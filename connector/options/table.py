@@ -244,7 +244,8 @@ TABLE: tuple[Option, ...] = (
            "Commit the source offsets of an exactly_once query without kafka.group.id, too.",
            field="commits_offsets"),
     Option("kafka.transaction.timeout.ms", OptionType.MILLIS, 900_000, Use.SINK,
-           "The broker aborts a transaction that is open for longer, and caps this value.",
+           "The broker aborts a transaction that is open for longer, and refuses more than its "
+           "transaction.max.timeout.ms.",
            field="transaction_timeout_ms", sparks="60000",
            differs="Spark's sink has no transactions."),
     Option("two.phase.commit", OptionType.CHOICE, "auto", Use.SINK,

@@ -678,6 +678,9 @@ def front_facts() -> dict[str, str]:
         sorted({one["version"] for one in json.loads((DOCS / name).read_text())}, key=numbers)
         for name in ("spark-versions.json", "kafka-versions.json")
     )
+    measured = (DOCS / "benchmarks.md").read_text()
+    small = re.search(r"df\.write of (.* in 100 tasks), (.* s beside .* s)\.", measured)
+    assert small is not None
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     python = setup["options"]["python_requires"].removeprefix(">=")
@@ -688,6 +691,7 @@ def front_facts() -> dict[str, str]:
         "reads": f"eoslog reads a topic in a batch {min(reads):.1f} to {max(reads):.1f} times as fast as "
         "Spark's connector",
         "writes": f"It writes {min(writes):.1f} to {max(writes):.1f} times as fast (",
+        "small writes": f"Small writes in many tasks take longer: {small[1]} {small[2]}.",
         "needs": f"PySpark {first} to {last}, Python {python} or later, Java 17 or later, and Apache Kafka "
         f"{oldest} or later",
         "state": "Alpha." if ":: 3 - Alpha" in setup["metadata"]["classifiers"] else "",

@@ -74,10 +74,10 @@ def test_a_program_of_an_environment_that_is_not_activated(tmp_path: Path) -> No
 
 
 def test_what_the_page_has_is_enough(tmp_path: Path) -> None:
-    """docs/installing.md: an environment in the folder `venv`, its Python called by its path."""
+    """docs/installing.md: an environment in the folder `.venv`, its Python called by its path."""
     environment = python3(tmp_path)
-    (tmp_path / "venv").symlink_to(sys.prefix)
-    start = f"venv/bin/python -c {shlex.quote(_PROGRAM)}"
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    start = f".venv/bin/python -c {shlex.quote(_PROGRAM)}"
     said = []
     for script in (start, f"{code_of('installing.md', 'export PYSPARK_PYTHON')}\n{start}"):
         done = subprocess.run(
