@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -133,6 +134,24 @@ def test_a_continuous_query_sees_new_rows_and_new_topics(
         query.stop()
     assert sink.values == [b"before"] * 3 + [b"after"] * 2 + [b"second"] * 4
     assert bare(stored_offsets(tmp_path)) == {first: {"0": 5}, second: {"0": 0, "1": 4}}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(180)
+def test_a_topic_that_grows_while_its_tasks_run(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """The tasks' processes know the topic as it was. (A small batch would be read in another process.)"""
+    topic, sink = kafka.topic(1), Sink()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "small__batch__max__offsets": "0"}
+    kafka.put(topic, [b"a"])
+    query = start(spark, kafka, sink, tmp_path, {"processingTime": "100 milliseconds"}, **options)
+    try:
+        wait_for(query, lambda: sink.values == [b"a"])
+        kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+        for partition, value in enumerate([b"b", b"c", b"d"]):
+            kafka.put(topic, [value], partition=partition)
+        wait_for(query, lambda: sorted(sink.values) == [b"a", b"b", b"c", b"d"])
+    finally:
+        query.stop()
 
 
 @pytest.mark.spark
