@@ -92,7 +92,8 @@ _MAY_NOT_NOTE = (
 )
 _RELATIVE = (
     "checkpointLocation=%s is relative, and the query's checkpoint is %s. A start in another working folder "
-    "would have a new one, and write all rows again: give the whole path, or a transactional.id. "
+    "would have a new one, and write all rows again (earliest) or leave some out (latest): give the whole "
+    "path, or a transactional.id. "
     f"{see('a-checkpoint-at-a-relative-place')}"
 )
 _MANY_TOPICS = (
