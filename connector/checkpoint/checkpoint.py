@@ -82,7 +82,7 @@ class Checkpoint:
     def completed_at(self, batch_id: int) -> float | None:
         """When Spark noted a batch as done, in seconds since 1970; if that note is lost, when it planned the
         next one. None: the file system does not know."""
-        is_noted = self._is_there(f"commits/{batch_id}")
+        is_noted = self.has_completed(batch_id)
         with self._reading(f"commits/{batch_id}" if is_noted else f"offsets/{batch_id + 1}") as name:
             return self._files.modified(name)
 

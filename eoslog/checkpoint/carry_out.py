@@ -157,7 +157,7 @@ def state_saving(
     it was saved before; None: nowhere. Raises NotEditable if it cannot be saved."""
     if topic is None or sink is None:
         return None
-    is_done = checkpoint.text(f"commits/{to.batch_id}") is not None
+    is_done = checkpoint.has_completed(to.batch_id)
     found = CheckpointSaving(cluster, checkpoint, sink.id, to, topic, 1, _MAX_BATCH_BYTES, is_done)
     why = f"the query's state is saved in the topic {topic} (state.topic), and has to be saved again"
     try:
