@@ -38,10 +38,10 @@ def test_a_release_that_nothing_ran_on_is_said() -> None:
 
 
 def test_where_lost_rows_cannot_be_replayed_is_said() -> None:
-    """On the pages that offer on.lost.transaction=replay."""
+    """On the page of clusters, and on the one that offers on.lost.transaction=replay."""
     replay = "test_participant_timed_out_after_the_decision_and_is_replayed"
     nodes = {(one.version, one.level) for one in Results.read().found.values() if replay in one.failed}
-    for page in ("limits.md", "recovering.md"):
+    for page in ("cluster.md", "recovering.md"):
         text = " ".join((kafka_results.DOCS / page).read_text().split())
         for version, level in nodes:
             assert f"Apache Kafka {version} with `transaction.version` {level}" in text, page
