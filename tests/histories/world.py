@@ -585,7 +585,8 @@ class World:
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
             known = {ident for ident, _ in lineage.names if ident is not None and lineage.has_decided}
             nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
-        is_new = not (query.checkpoint / "eoslog/places").exists() or isinstance(query.error, StartsElsewhere)
+        passed = (query.checkpoint / "eoslog/starts").exists()  # a start has come to the end of its checks
+        is_new = not passed or isinstance(query.error, StartsElsewhere)
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[0] < 0:
