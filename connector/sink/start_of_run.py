@@ -482,6 +482,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         last = runner.run(stable_decision(Sink(given.sink)))
+        check_start(Sink(given.sink), last, view.batch, known_starts(view.checkpoint, options))
         decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, last, given.sink)
         check_completed(given.sink, known, decided, options.accepted, last.word if last else "0")

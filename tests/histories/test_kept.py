@@ -2184,3 +2184,17 @@ def test_a_query_of_the_same_application_does_not_hide_an_election() -> None:
     )
     assert world.told[0].startswith("A: RowsGone: batch 1 is not decided: offset 0 of out-"), world.told
     assert not world.findings, world.findings
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
+@pytest.mark.parametrize("ident", [None, "x"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_copy_is_tried_out_and_the_guarantee_changes(
+    batches: int, ident: str | None, guarantee: str
+) -> None:
+    """The copy is named, and the way out that tells the two apart works under each guarantee."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"most": "3", "id": ident}), ("produce", "in", 5)]
+    acts += [("run", "A", 1), ("tried", "A", "out2", batches)]
+    world = play([*acts, ("set", "A", "processing.guarantee", guarantee)])
+    assert not world.findings, (world.told, world.findings)
+    assert set(world.errors) == {"CheckpointCopied"} and world.ways["CheckpointCopied: fork"], world.told

@@ -349,11 +349,19 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     if query.token is None:
         return False
     told = re.search(r"write\.token=\S*?(\d+) has written .*leave this write out, once", text)
-    if told is not None and query.source.get("failOnDataLoss") == "false":
+    if told is not None and _has_written(world, query, int(told.group(1))):
         query.left_out.add(int(told.group(1)))
-        return True
-    query.token = f"{query.token}-{query.name}"
+    else:
+        query.token = f"{query.token}-{query.name}"
     return True
+
+
+def _has_written(world: "World", query: "Query", batch: int) -> bool:
+    """Whether rows of the pipeline's batch are visible, as somebody finds out who looks into the topic."""
+    lineage, seen = query.lineage, judge.seen(world.cluster, SINKS)
+    noted = (rows for (_, number), rows in lineage.noted.items() if number == batch)
+    rows = lineage.batches.get(batch, set()).union(*noted)
+    return any(seen[f"{lineage.name}:{uid}"] for uid in rows)
 
 
 def _token_looked(world: "World", query: "Query", text: str) -> bool:
@@ -362,10 +370,8 @@ def _token_looked(world: "World", query: "Query", text: str) -> bool:
     word = re.search(r"start\.accepted=(\S*decisions-gone:\S+)", text)
     if told is None or word is None:
         return False
-    number, seen = int(told.group(1)), judge.seen(world.cluster, SINKS)
-    rows = query.lineage.batches.get(number, set())
-    if any(seen[f"{query.lineage.name}:{uid}"] for uid in rows):
-        query.left_out.add(number)
+    if _has_written(world, query, int(told.group(1))):
+        query.left_out.add(int(told.group(1)))
     else:
         query.sink["start.accepted"] = word.group(1)
     return True

@@ -458,7 +458,7 @@ def test_z_no_secret_is_told(broker: EmbeddedBroker, site: Site) -> None:
     said = broker.output()
     assert "authentication by PLAIN" in said
     kept = "".join(p.read_text(errors="replace") for p in broker.data.glob("*") if p.is_file())
-    of_tokens = site.token().split(".")[0]  # each token's first part: 3 letters of it stand in random bytes, too
+    of_tokens = site.token().split(".")[0]  # of each the first part; 3 letters of it are in random bytes, too
     for secret in (SECRET, ALICE_SECRET, "not-the-password-5Tv", of_tokens, "PlainLoginModule"):
         assert secret not in said
         assert secret not in kept
