@@ -412,7 +412,7 @@ def test_a_rebalance_is_told() -> None:
 
 
 # -- docs/operating.md ---------------------------------------------------------------------------
-# docs/operating.md: its commands run as they stand there; the table in transactions.md is that of the code.
+# docs/operating.md: its commands run as they stand there; the tables of transactions.md are the code's.
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
 DETAILS = PAGE.with_name("transactions.md")
@@ -491,7 +491,7 @@ def test_the_table_of_files_names_all_that_a_broker_leaves(tmp_path: Path) -> No
         run("eoslog topics create orders", broker)
         run("eoslog produce orders --transactional-id t < orders.txt", broker)
         run("eoslog groups reset g --topic orders --to-latest --execute", broker)
-    page = PAGE.read_text()
+    page = DETAILS.read_text()
     for path in (tmp_path / "data").rglob("*"):
         known = f"*{path.suffix}" if path.name[:20].isdigit() else path.name
         if path.is_file() and path.name not in ("meta.properties", ".lock"):
