@@ -688,10 +688,10 @@ def front_facts() -> dict[str, str]:
     return {
         "kills": f"""| Spark's `format("kafka")` | 0 | {theirs[1]} | {theirs[2]} |""",
         "ours": """| `format("eoslog")` | 0 | **0** | 0 |""",
-        "reads": f"eoslog reads a topic in a batch {min(reads):.1f} to {max(reads):.1f} times as fast as "
+        "reads": f"a batch job reads a topic {min(reads):.1f} to {max(reads):.1f} times as fast as with "
         "Spark's connector",
-        "writes": f"It writes {min(writes):.1f} to {max(writes):.1f} times as fast (",
-        "small writes": f"Small writes in many tasks take longer: {small[1]} {small[2]}.",
+        "writes": f"Writes are {min(writes):.1f} to {max(writes):.1f} times as fast (",
+        "small writes": f"Small writes in many tasks take longer: `df.write` of {small[1]} {small[2]}.",
         "needs": f"PySpark {first} to {last}, Python {python} or later, Java 17 or later, and Apache Kafka "
         f"{oldest} or later",
         "state": "Alpha." if ":: 3 - Alpha" in setup["metadata"]["classifiers"] else "",
