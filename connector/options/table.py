@@ -255,8 +255,8 @@ TABLE: tuple[Option, ...] = (
            tuple(policy.value for policy in TwoPhase)),
     Option("on.lost.transaction", OptionType.CHOICE, "stop", Use.SINK,
            "If transactions of a decided batch timed out unfinished. stop: every start fails. replay: the "
-           "next run writes the lost partitions again, after comparing all with the first time; for queries "
-           "whose partitions replay equally.",
+           "next run writes the lost partitions again, after comparing numbers of rows with the first time, "
+           "and checksums if the option was set then; for queries whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
     Option("progress.log", OptionType.BOOL, False, Use.WRITE_STREAM,
            "Write each micro-batch's figures, a line of JSON, to the standard error of Spark's driver.",
