@@ -46,6 +46,8 @@ class Query:
     copies: list[Path] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)
     error: Exception | None = None
+    elsewhere: Path | None = None
+    """The checkpoint of which StartsElsewhere has told."""
     before: Path | None = None
     """The checkpoint of before, if batches are completed in it."""
     copy: str | None = None

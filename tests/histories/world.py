@@ -283,7 +283,7 @@ class World:
         if option == "id":
             if not self._is_taken(query, value):
                 query.set_id(value)
-                if age(query.checkpoint)[0] < 0 and isinstance(query.error, StartsElsewhere):
+                if age(query.checkpoint)[0] < 0 and query.elsewhere == query.checkpoint:
                     self.accept_loss(query)  # who begins there under another name was told
         elif option == "told":
             query.told = value == "yes"
@@ -585,8 +585,9 @@ class World:
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
             known = {ident for ident, _ in lineage.names if ident is not None and lineage.has_decided}
             nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
-        passed = (query.checkpoint / "eoslog/starts").exists()  # a start has come to the end of its checks
-        is_new = not passed or isinstance(query.error, StartsElsewhere)
+        notes = [query.checkpoint / "eoslog" / name for name in ("places", "starts")]
+        passed = all(note.exists() for note in notes)  # a start has come to the end of its checks
+        is_new = not passed or query.elsewhere == query.checkpoint
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[0] < 0:
@@ -621,6 +622,7 @@ class World:
             self.told.append(f"{query.name if query else 'write'}: {type(error).__name__}: {error}")
             if query is not None:
                 query.error = error
+                query.elsewhere = query.checkpoint if isinstance(error, StartsElsewhere) else query.elsewhere
             return "loud"
 
     def _next(self, name: str) -> int:
