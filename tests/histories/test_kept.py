@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.histories import judge
 from tests.histories.run_histories import play
+from tests.histories.shapes import SINKS
 
 
 def _lost(options: dict[str, str]) -> list[tuple[Any, ...]]:
@@ -2198,3 +2200,15 @@ def test_a_copy_is_tried_out_and_the_guarantee_changes(
     world = play([*acts, ("set", "A", "processing.guarantee", guarantee)])
     assert not world.findings, (world.told, world.findings)
     assert set(world.errors) == {"CheckpointCopied"} and world.ways["CheckpointCopied: fork"], world.told
+
+
+def test_a_topic_that_joins_a_new_checkpoint_later_is_read_from_its_beginning() -> None:
+    """A group without a name tells of another query for the topics of the first batch (docs/limits.md)."""
+    acts: list[tuple[Any, ...]] = [
+        ("query", "B", {"in": "in,in2", "kafka.group.id": "g"}),
+        ("produce", "in", 1),
+    ]
+    acts += [("run", "B", 1), ("lost", "B", "latest"), ("out", "B", "in"), ("drop", "in2")]
+    world = play(acts)
+    assert not world.findings and world.told[0].startswith("B: StartsElsewhere"), (world.told, world.findings)
+    assert judge.seen(world.cluster, SINKS)["B1:in/1"] == 2

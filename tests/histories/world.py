@@ -582,12 +582,14 @@ class World:
 
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
+        told = query.elsewhere == query.checkpoint  # that another query has the group
         if query.source["startingOffsets"] in ("earliest", "latest") and not query.reads_files:
             known = {ident for ident, _ in lineage.names if ident is not None and lineage.has_decided}
-            nameless |= query.ids[-1] not in known and not self.has_notes(query)  # docs/limits.md says so
+            noted = self.has_notes(query) and not told
+            nameless |= query.ids[-1] not in known and not noted  # docs/limits.md says so
         notes = [query.checkpoint / "eoslog" / name for name in ("places", "starts")]
         passed = all(note.exists() for note in notes)  # a start has come to the end of its checks
-        is_new = not passed or query.elsewhere == query.checkpoint
+        is_new = not passed or told
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
         if age(query.checkpoint)[0] < 0:
