@@ -61,8 +61,8 @@ def rights_needed(names: ScratchNames, decisions: str) -> NeededRights:
     """The rights that the sink and the source of the scratch names need, for all rehearsals at once.
     `decisions`: the topic that keeps decisions."""
     name, cluster = names.name("kills"), {"kafka.bootstrap.servers": "scratch:9092"}
-    sink = {**cluster, "topic": name, "transactional.id": name, "kafka.group.id": name,
-            "decision.topic": decisions}  # fmt: skip
+    sink = {**cluster, "topic": name, "transactional.id": name,
+            "kafka.group.id": names.name("group"), "decision.topic": decisions}  # fmt: skip
     found = needed(
         source_options({**cluster, "subscribe": name}, stream=True),
         sink_options(sink, stream=True),

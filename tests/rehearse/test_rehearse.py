@@ -114,6 +114,13 @@ def test_nothing_is_left(broker: EmbeddedBroker) -> None:
     assert ongoing(broker.bootstrap) == []
 
 
+def test_decisions_on_a_topic_of_the_user_s(broker: EmbeddedBroker) -> None:
+    """As where a cluster hides its internal topics."""
+    Kafka(broker.bootstrap).topic(1, "decisions")
+    found = document(broker.bootstrap, "--decision-topic", "decisions")
+    assert found["status"] == 0 and found["verdict"] == "holds" and not not_holding(found)
+
+
 @pytest.mark.long
 def test_each_run_has_names_of_its_own(broker: EmbeddedBroker) -> None:
     first, second = (document(broker.bootstrap)["scratch_names"] for _ in range(2))
