@@ -105,8 +105,9 @@ def _folders(paths: Collection[str]) -> set[str]:
 
 def check_begins(view: CheckpointView, accepted: Collection[str]) -> None:
     """Check that a batch begins where the batch before ends in the checkpoint, and in the same topics. It
-    does not if somebody has edited that after Spark had read it, as while a query has nothing to read.
-    Raises CheckpointMismatch, SourcesChanged."""
+    does not if somebody has edited that after Spark had read it, as while a query has nothing to read. Of a
+    batch in which a source has nothing to read Spark asks it nothing: what is known then is another query's,
+    which reads the same. Raises CheckpointMismatch, SourcesChanged."""
     number, checkpoint = view.batch.batch_id, view.checkpoint
     earlier = map(checkpoint.planned_if_kept, range(number - 1, -1, -1))
     check_remade(view.planned, iter(lambda: next(earlier, None), None), accepted)
@@ -116,7 +117,7 @@ def check_begins(view: CheckpointView, accepted: Collection[str]) -> None:
     starts, then = asked_starts(), before.by_name
     for name, end in view.planned.by_name.items():
         known = starts.get(canonical_text(end), set())
-        if name in then and known and canonical_text(then[name]) not in known:
+        if name in then and known and canonical_text(then[name]) not in {*known, canonical_text(end)}:
             raise CheckpointMismatch(
                 f"{view.batch} was planned from another place than where batch {before.batch_id} ends in the "
                 "checkpoint: it was edited while the query ran. Nothing was written. Start the query again: "

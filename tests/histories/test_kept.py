@@ -2212,3 +2212,13 @@ def test_a_topic_that_joins_a_new_checkpoint_later_is_read_from_its_beginning() 
     world = play(acts)
     assert not world.findings and world.told[0].startswith("B: StartsElsewhere"), (world.told, world.findings)
     assert judge.seen(world.cluster, SINKS)["B1:in/1"] == 2
+
+
+def test_a_query_of_the_same_application_that_reads_the_same_does_not_stop_a_rebuilt_one() -> None:
+    """Spark asks a source nothing for a batch without rows: what is known of it is the other query's."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "A"}), ("query", "B", {"id": "B", "out": "out2"})]
+    acts += [("living", name, True) for name in "AB"]
+    for _ in range(2):
+        acts += [("produce", "in", 5), ("run", "A", 1), ("run", "B", 1)]
+    world = play([*acts, ("rebuilt", "A"), ("run", "A", 2)])
+    assert world.ways["rebuilt"] and not world.errors and not world.findings, (world.told, world.findings)

@@ -402,7 +402,8 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         (f"{HERE}sink/test_source_check.py",),
-        Break("an edit is passed over", "check_begins", "canonical_text(then[name]) not in known", "False"),
+        Break("an edit is passed over", "check_begins", "canonical_text(then[name]) not in {*known, canonical_text(end)}", "False"),
+        Break("what another query reads is this one's", "check_begins", "{*known, canonical_text(end)}", "known", ("tests/histories/test_kept.py",)),
         Break("sources of files may be exchanged", "check_sources", "_check_files(checkpoint, before, now, options.accepted)", "pass"),
         Break("a source of files that was renamed is new", "_check_files", "{**removed.file_logs(), **then}", "{**then}"),
         Break("two sources of one folder are exchanged", "check_exchanged_files", "other != name and (not own & {*known})", "other != name"),
