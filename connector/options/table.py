@@ -191,9 +191,9 @@ TABLE: tuple[Option, ...] = (
            "What a restart may do to rows: nothing, repeat some, or lose some.",
            GUARANTEES, aliases=("processing.mode", "mode")),
     Option("transactional.id", OptionType.TEXT, None, Use.SINK | Use.READ_STREAM,
-           "Name of the sink and prefix of its transactions; the query's id if not given. For a source with "
-           "startingOffsets=committed: the sink that this query replaces, which is stopped before the group "
-           "is read.",
+           "Name of the sink and prefix of its transactions; the query's id if not given. In a source the "
+           "sink's name: with startingOffsets=committed that of the query that this one replaces, which is "
+           "stopped before the group is read.",
            field="transactional_id"),
     Option("shadow.of", OptionType.TEXT, None, Use.READ_STREAM,
            "The transactional.id of a running query. This query, a new version of it, reads the batches that "
@@ -205,7 +205,8 @@ TABLE: tuple[Option, ...] = (
            "The topic that this query writes while it is a shadow."),
     Option("read.whole.batches", OptionType.NAMES, None, Use.SOURCE,
            "The transactional.ids of sinks that write what is read. A read then ends between two of their "
-           "batches: it has all rows of a batch, in all partitions and topics, or none.",
+           "batches: it has all rows of a batch, in all partitions and topics, or none. Not beside "
+           "maxOffsetsPerTrigger, endingOffsets or shadow.of.",
            field="whole_batches"),
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.ALL,
            "For clusters that hide internal topics: a topic for whose partitions the sink's group keeps "
@@ -272,7 +273,8 @@ TABLE: tuple[Option, ...] = (
            "and stand behind later ones.",
            field="idempotent"),
     Option("kafka.batch.size", OptionType.BYTES, 900_000, Use.SINK,
-           "Record batches are cut at this size. Keep it below the topic's max.message.bytes.",
+           "Record batches are cut at this size. Keep it below the topic's max.message.bytes. A larger row "
+           "is a batch of its own.",
            field="max_batch_bytes", sparks="16384",
            differs="No batch waits for kafka.linger.ms."),
     Option("kafka.client.id", OptionType.TEXT, "eoslog", Use.ALL,
