@@ -393,15 +393,6 @@ def test_google(monkeypatch: pytest.MonkeyPatch) -> None:
     assert token.count(".") == 2 and "=" not in token
 
 
-def test_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    settings = recipe(monkeypatch, "pathlib", **{"/var/run/secrets/tokens/kafka": str(file)})
-    tokens = Tokens()
-    for text in ("first", "second"):
-        file.write_text(f"{text}\n")
-        assert tokens.token(settings) == text
-
-
 # -- delegation tokens (KIP-48) ------------------------------------------------------------------
 # A login with a delegation token (KIP-48) at Apache Kafka; the token is made by Kafka's own tool.
 
