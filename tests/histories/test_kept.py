@@ -2222,3 +2222,17 @@ def test_a_query_of_the_same_application_that_reads_the_same_does_not_stop_a_reb
         acts += [("produce", "in", 5), ("run", "A", 1), ("run", "B", 1)]
     world = play([*acts, ("rebuilt", "A"), ("run", "A", 2)])
     assert world.ways["rebuilt"] and not world.errors and not world.findings, (world.told, world.findings)
+
+
+def test_a_copy_of_a_checkpoint_keeps_the_other_query_s_group() -> None:
+    """Of the ways out that DecisionGone names one is for a query of its own, and it works."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {}), ("query", "B", {"kafka.group.id": "h"}), ("now", "B")]
+    world = play([*acts, ("fork", "A", "B", False), ("set", "A", "kafka.group.id", "h")])
+    assert not world.findings and world.ways["DecisionGone: group_alone"], (world.told, world.findings)
+
+
+def test_rows_of_spark_s_own_connector_that_an_election_takes_are_not_missed() -> None:
+    """eoslog has no note of them (docs/limits.md)."""
+    acts: list[tuple[Any, ...]] = [("query", "B", {"in": "in2"}), ("keep", "out"), ("run", "B", 1)]
+    world = play([*acts, ("produce", "in2", 1), ("sparkday", "B"), ("cut", "out")])
+    assert not world.findings and not world.errors and world.warned, (world.told, world.findings)

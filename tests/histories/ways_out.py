@@ -205,6 +205,15 @@ def _committed(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _group_alone(world: "World", query: "Query", text: str) -> bool:
+    """A kafka.group.id of its own, for a copy of another query's checkpoint."""
+    told = re.search(r"that the sink (\S+) committed with batch", text)
+    if told is None or told.group(1) in query.lineage.sinks:
+        return False
+    query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
+    return True
+
+
 def _back(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed, and the names that the error gives."""
     told = re.search(r"(?:kafka\.group\.id=(\S+) and )?transactional\.id=(\S+) in source and sink", text)
@@ -433,7 +442,7 @@ def _source_where_the_former_ended(world: "World", query: "Query", text: str) ->
 def _own_group(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
     told = re.search(r"that the sink (\S+) has committed", text)
-    if told is not None and told.group(1) in {*query.lineage.queries, *query.lineage.sinks}:
+    if told is not None and told.group(1) in query.lineage.sinks:
         return False  # it goes on with what that one has begun
     starting = query.source["startingOffsets"]
     if starting == "committed":
@@ -533,6 +542,7 @@ _WAYS = (
     (r"readers may have had them|as a part of its rows is visible", _looked),
     (r"with its former sources", _source_as_before),
     (r"is the first (with|in which) the source", _source_where_the_former_ended),
+    (r"Give this one a kafka\.group\.id of its own", _group_alone),
     (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Leave that write with write\.token=", _name_of_the_write),

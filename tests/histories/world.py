@@ -405,6 +405,7 @@ class World:
         for lineage in self.lineages:
             lacks = {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
             plain = {uid for uid in lacks if lineage.tried[uid] == {"at_least_once"}}
+            plain |= lacks & lineage.unnoted  # nor does eoslog know what Spark's own connector wrote
             lineage.may_lack |= plain if lineage in current else lacks  # at_least_once compares nothing
 
     def do_keep(self, topic: str) -> None:

@@ -187,6 +187,7 @@ MUTANTS: list[Mutant] = [
         Break("the decided batch is not compared", "check_story", "_check_decided(story)", "pass"),
         Break("other queries' notes count", "_check_notes", "[note for note in notes if note.query == story.batch.query_id]", "notes"),
         Break("the oldest note counts", "_check_notes", "max", "min"),
+        Break("a copy is not told to take a group of its own", "_check_notes", "newest.sink != story.sink", "False", ("tests/histories/test_kept.py",)),
         Break("older notes stop the query", "_check_notes", "newest is None or newest.batch < story.batch.batch_id or newest.batch <= story.last", "newest is None or newest.batch <= story.last"),
         Break("what the sink knows stops the query", "_check_notes", "newest is None or newest.batch < story.batch.batch_id or newest.batch <= story.last", "newest is None or newest.batch < story.batch.batch_id"),
         Break("a checkpoint set back is a decision gone", "_check_notes", "newest.batch > story.batch.batch_id", "False"),
