@@ -132,6 +132,8 @@ class Query:
         known. Topics created again and partitions that are new begin at their beginning."""
         done = -1 if self.before is None else age(self.before)[0]
         there, kept = (-1, -1) if self.before is None else self.world.put_back.get(self.before, (-1, -1))
+        if 0 <= done == there and kept < 0 and not (self.lineage.before or self.reads_files):
+            return "earliest"  # brokers know of none of its batches
         done = kept if done == there else done  # brokers do not know of more
         if self.before is None or done < 0 or self.reads_files:
             return None
