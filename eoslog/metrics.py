@@ -81,7 +81,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("eoslog_query_last_decision_timestamp_seconds", GAUGE, _QUERY,
            "when the last batch was committed, in seconds since 1970", "moves with the rows"),
     Family("eoslog_query_last_trigger_timestamp_seconds", GAUGE, _QUERY,
-           "when Spark last reported of the query, idle or not", "less than 30 s ago"),
+           "when Spark last reported of the query, idle or not", "no longer ago than a batch takes"),
     Family("eoslog_source_held_back_seconds", GAUGE, ("topic", "partition"),
            "how long an open transaction has kept a source from reading on", "absent"),
     Family("eoslog_metrics_lost_messages", COUNTER, (),
