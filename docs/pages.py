@@ -772,6 +772,9 @@ def api_page() -> str:
         if name in _MODULES:
             module = import_module(f"eoslog.{name}")
             lines += ["", f"## eoslog.{name}", "", _MODULES[name]]
+            if name == "errors":  # pages of their own have what each means
+                lines[-1] += f" They are {', '.join(f'`{one}`' for one in module.__all__)}."
+                continue
             for one in module.__all__:
                 lines += _told(one, getattr(module, one))
     return "\n".join(lines) + "\n"
