@@ -97,7 +97,9 @@ def without_batches(cluster: Cluster, checkpoint: Checkpoint, lost: Lost) -> Fil
     _check_empty(checkpoint, query)
     starts = () if decision.start is None else decision.start.history
     noted = ((number, decision.places),)
-    places = NotedPlaces(noted, decision.older, digest=decision.batch.digest)
+    # The plan is written without the batch's beginning: if its rows get lost, it does not write them again.
+    earlier = (*decision.places, *decision.older) if number else decision.older
+    places = NotedPlaces(noted, earlier, digest=decision.batch.digest)
     return {
         "metadata": json.dumps({"id": query}, separators=(",", ":")),
         f"{NOTES}/{NOTED_STARTS}": NotedStarts(starts).text(),

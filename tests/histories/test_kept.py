@@ -2236,3 +2236,15 @@ def test_rows_of_spark_s_own_connector_that_an_election_takes_are_not_missed() -
     acts: list[tuple[Any, ...]] = [("query", "B", {"in": "in2"}), ("keep", "out"), ("run", "B", 1)]
     world = play([*acts, ("produce", "in2", 1), ("sparkday", "B"), ("cut", "out")])
     assert not world.findings and not world.errors and world.warned, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_rows_of_a_rebuilt_checkpoint_that_an_election_takes_are_missed(batches: int) -> None:
+    """Also when the cluster has forgotten the decision: no plan has the range of the batch to write it again.
+    The first batch has its beginning, and writes them again."""
+    acts: list[tuple[Any, ...]] = [("query", "C", {})]
+    acts += [("produce", "in", 5), ("run", "C", 1)] * (batches - 1)
+    acts += [("keep", "out"), ("produce", "in", 5), ("run", "C", 1), ("rebuilt", "C"), ("cut", "out")]
+    world = play([*acts, ("forget", True, True, False)])
+    assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
+    assert set(world.errors) == ({"RowsGone"} if batches > 1 else set()), world.told
