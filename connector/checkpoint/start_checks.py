@@ -174,13 +174,13 @@ def _check_notes(story: StartFacts) -> None:
             f"sink {story.sink}: {said}, and the checkpoint is at batch {story.batch.batch_id}. "
             f"{CheckpointOlder.advice}"
         )
-    copied = (
-        "Is that sink another query's, on a copy of this checkpoint? Give this one a kafka.group.id of its "
-        "own. "
-    )
+    advice = DecisionGone.advice
+    if newest.sink != story.sink:
+        copied = "Is that sink another query's, on a copy of this checkpoint?"
+        advice = f"{copied} Give this one a kafka.group.id of its own. {advice}"
     raise DecisionGone(
         f"sink {story.sink}: {said}, so its rows are written; but the sink {story.sink} knows no such "
-        f"decision, and would write them again. {copied * (newest.sink != story.sink)}{DecisionGone.advice}"
+        f"decision, and would write them again. {advice}"
     )
 
 

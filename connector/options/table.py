@@ -191,9 +191,9 @@ TABLE: tuple[Option, ...] = (
            "What a restart may do to rows: nothing, repeat some, or lose some.",
            GUARANTEES, aliases=("processing.mode", "mode")),
     Option("transactional.id", OptionType.TEXT, None, Use.SINK | Use.READ_STREAM,
-           "Name of the sink and prefix of its transactions; the query's id if not given. In a source the "
-           "sink's name: with startingOffsets=committed that of the query that this one replaces, which is "
-           "stopped before the group is read.",
+           "Name of the sink and prefix of its transactions; the query's id if not given. In a source "
+           "give the sink's name. With startingOffsets=committed the query that has it, and that this one "
+           "replaces, is stopped before the group is read.",
            field="transactional_id"),
     Option("shadow.of", OptionType.TEXT, None, Use.READ_STREAM,
            "The transactional.id of a running query. This query, a new version of it, reads the batches that "

@@ -105,9 +105,9 @@ def _folders(paths: Collection[str]) -> set[str]:
 
 def check_begins(view: CheckpointView, accepted: Collection[str]) -> None:
     """Check that a batch begins where the batch before ends in the checkpoint, and in the same topics. It
-    does not if somebody has edited that after Spark had read it, as while a query has nothing to read. Of a
-    batch in which a source has nothing to read Spark asks it nothing: what is known then is another query's,
-    which reads the same. Raises CheckpointMismatch, SourcesChanged."""
+    does not if somebody has edited that after Spark had read it, as while a query has nothing to read.
+    Spark does not ask a source of which the batch reads nothing: a start that is known then is another
+    query's. Raises CheckpointMismatch, SourcesChanged."""
     number, checkpoint = view.batch.batch_id, view.checkpoint
     earlier = map(checkpoint.planned_if_kept, range(number - 1, -1, -1))
     check_remade(view.planned, iter(lambda: next(earlier, None), None), accepted)
