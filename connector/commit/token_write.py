@@ -128,13 +128,21 @@ def _check_behind(sink: Sink, last: Decision, places: Places, what: str, accept:
     unseen = f"sink {sink.id}: whether {what} was written cannot be seen in the log"
     behind = yield from demand(FindBehind(sink.id, places, last.incarnation), unseen)
     if behind:
-        raise DecisionGone(
-            f"sink {sink.id}: whether {what} was written is not known. Rows of the sink are visible behind "
-            f"its last decision ({'; '.join(behind[:5])}): brokers have lost decisions. Nothing was written. "
-            "Look for this write's rows in the topic with a reader of committed data. If they are there, "
-            "leave this write out, once; if a part is, publish the rest yourself, too. If none is there, set "
-            f"{accept}"
-        )
+        why = f"Rows of the sink are visible behind its last decision ({'; '.join(behind[:5])})"
+        raise DecisionGone(_unknown(f"sink {sink.id}", what, f"{why}: {_DECISIONS_LOST}", accept))
+
+
+_DECISIONS_LOST = "brokers have lost decisions. Nothing was written"
+
+
+def _unknown(where: str, what: str, why: str, accept: str) -> str:
+    """What to say of a write, `what`, that may have been written. `why`: what shows that its decision is
+    lost; `accept`: the option that writes it all the same."""
+    return (
+        f"{where}: whether {what} was written is not known. {why}. Look for this write's rows in the topic "
+        "with a reader of committed data. If they are there, leave this write out, once; if a part is, "
+        f"publish the rest yourself, too. If none is there, set {accept}"
+    )
 
 
 class Gone(NamedTuple):
@@ -493,6 +501,25 @@ def check_renamed(
             f"Nothing was written. Leave that write {under} until batch {one.batch} is done. Are the rows to "
             f"be there twice? Set {accepting}"
         )
+
+
+def check_remembered(
+    batch: Batch, writes: Iterable[BatchWrite], now: BatchWrite, accept: Accept
+) -> Rules[None]:
+    """Check a write whose token its sink does not remember: its query must not have noted it, or such a write
+    of a later batch, as batches come in order. `writes`: what the query has noted. Raises DecisionGone."""
+    same = [one for one in writes if _alike(one, now) and one.name == now.name]
+    later = [one for one in same if one.batch > now.batch]
+    again = [one for one in same if (one.batch, one.token) == (now.batch, now.token)]
+    newest = max(later or again, key=lambda one: one.batch, default=None)
+    if newest is None or (yield from find_gone(newest.topics, accept)).again:
+        return
+    word = f"decisions-gone:{quote(now.token, safe='')}:{newest.batch}"
+    if (accepting := accept(word)) is not None:
+        why = f"The query has written batch {newest.batch} {newest.under}: {_DECISIONS_LOST}"
+        if later:
+            why += ". The checkpoint was set back: bring the right checkpoint back if you have it"
+        raise DecisionGone(_unknown(str(batch), f"write.token={now.token}", why, accepting))
 
 
 def _same_rows(one: BatchWrite, now: BatchWrite) -> bool:

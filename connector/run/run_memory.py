@@ -201,15 +201,20 @@ class Turn:
         kept = self._kept()
         return not run or kept["run"] != run or kept["since"] >= batch
 
-    def check_newest(self, run: str, batch: int) -> None:
-        """Raise BatchRefused if the run has written a later batch: a thread has outlived its batch, or it has
-        the properties of an earlier one."""
+    def is_late(self, run: str, batch: int) -> bool:
+        """Whether the run has written a later batch: a thread has outlived its batch, or it has the
+        properties of an earlier one."""
         kept = self._kept()
-        if run and kept["run"] == run and kept["batch"] > batch:
+        return bool(run) and kept["run"] == run and kept["batch"] > batch
+
+    def check_newest(self, run: str, batch: int) -> None:
+        """Raise BatchRefused if the write is late."""
+        if self.is_late(run, batch):
             raise BatchRefused(
                 f"a df.write of foreachBatch is of batch {batch}, and its query has written batch "
-                f"{kept['batch']} since. Nothing was written. In a thread? Wait for it before the function "
-                "returns, and wrap what it calls in pyspark.inheritable_thread_target anew for each batch"
+                f"{self._kept()['batch']} since. Nothing was written. In a thread? Wait for it before the "
+                "function returns, and wrap what it calls in pyspark.inheritable_thread_target anew for each "
+                "batch"
             )
 
     def claim(self, run: str, batch: int, write: str) -> None:

@@ -42,6 +42,7 @@ from eoslog.connector.commit.token_write import (
     batch_write,
     begin_in_run,
     begin_within,
+    check_remembered,
     check_renamed,
     commit_within,
     note_finished,
@@ -489,6 +490,8 @@ def _noted(
             without = runner.run(read_writes(within.query_id)) if first else ()
             known = (*without, *(() if notes is None else notes.writes.kept))
             runner.run(check_renamed(within, known, write, claimed, accept))
+            if notes is not None and not turn.is_late(run, number):
+                runner.run(check_remembered(within, notes.writes.kept, write, accept))
             stamp = next(report.stamp for report in reports if report is not None)
             if notes is None:
                 raise CommitFault(_MAY_NOT_NOTE.format(within, sink_of_query(within.query_id).writes_group))

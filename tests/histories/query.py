@@ -132,8 +132,8 @@ class Query:
         known. Topics created again and partitions that are new begin at their beginning."""
         done = -1 if self.before is None else age(self.before)[0]
         there, kept = (-1, -1) if self.before is None else self.world.put_back.get(self.before, (-1, -1))
-        if 0 <= done == there and kept < 0 and not (self.lineage.before or self.reads_files):
-            return "earliest"  # brokers know of none of its batches
+        if 0 <= done == there and kept < 0 and not self.reads_files:  # brokers know of none of its batches
+            return json.dumps({topic: self._left_out(topic) for topic in self.lineage.topic.split(",")})
         done = kept if done == there else done  # brokers do not know of more
         if self.before is None or done < 0 or self.reads_files:
             return None
@@ -150,6 +150,16 @@ class Query:
             if same:
                 given |= {k: {} for k in before if k.split(":")[1:2] == [topic]}
         return json.dumps(given)
+
+    def _left_out(self, topic: str) -> dict[str, int]:
+        """Where the records end that lay before where it began, as far as they are there."""
+        cluster, begins = self.world.cluster, dict[str, int]()
+        for number in map(str, range(cluster.partitions(topic)) if topic in cluster.topics else ()):
+            at, rows = 0, cluster.plain(topic, {number: 1})
+            while len(rows) > at and set(rows) <= self.lineage.before:
+                at, rows = at + 1, cluster.plain(topic, {number: at + 2})
+            begins[number] = at or EARLIEST
+        return begins or {"0": EARLIEST}
 
     def line(self, batch: int) -> str | None:
         """What the checkpoint has for a batch."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.histories import judge
+from tests.histories.query import Query
 from tests.histories.run_histories import play
 from tests.histories.shapes import SINKS
 
@@ -2248,3 +2249,18 @@ def test_rows_of_a_rebuilt_checkpoint_that_an_election_takes_are_missed(batches:
     world = play([*acts, ("forget", True, True, False)])
     assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
     assert set(world.errors) == ({"RowsGone"} if batches > 1 else set()), world.told
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_older_copy_of_a_query_whose_tokens_were_forgotten(
+    kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function of foreachBatch writes under tokens. The cluster remembers a later batch than that of the
+    copy: it is said, and each way works. `kept`: somebody has the right checkpoint."""
+    acts: list[tuple[Any, ...]] = [("query", "B", {"token": "job"}), ("produce", "in", 4), ("run", "B", 2)]
+    acts += [("backup", "B"), ("produce", "in", 2), ("run", "B", 1), ("forget", True, True, False)]
+    acts += [("produce", "in", 4), ("run", "B", 1), ("restore", "B")]
+    if not kept:
+        monkeypatch.setattr(Query, "bring_back", lambda self: False)
+    world = play([*acts, ("produce", "in", 2)])
+    assert not world.findings and set(world.errors) == {"DecisionGone"}, (world.told, world.findings)

@@ -374,13 +374,17 @@ def _has_written(world: "World", query: "Query", batch: int) -> bool:
 
 
 def _token_looked(world: "World", query: "Query", text: str) -> bool:
-    """Leave a write out whose rows are in the topic; else the word."""
+    """Leave a write out whose rows are in the topic, and publish what is missing of it; else the word. The
+    right checkpoint is brought back, if there is one."""
+    if "bring the right checkpoint back" in text and query.bring_back():
+        return True
     told = re.search(r"whether write\.token=\S*?(\d+) was written is not known", text)
     word = re.search(r"start\.accepted=(\S*decisions-gone:\S+)", text)
     if told is None or word is None:
         return False
     if _has_written(world, query, int(told.group(1))):
         query.left_out.add(int(told.group(1)))
+        world.publish(query, int(told.group(1)), "", 0)
     else:
         query.sink["start.accepted"] = word.group(1)
     return True
@@ -536,7 +540,7 @@ def _operator_marks(world: "World", query: "Query", text: str) -> bool:
 _WAYS = (
     (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
-    (r"brokers have lost decisions\. Nothing was written\. Look for this write's rows", _token_looked),
+    (r"brokers have lost decisions\. Nothing was written\. .*Look for this write's rows", _token_looked),
     (r"the cluster has lost decisions", _nothing_missing),
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),

@@ -20,7 +20,7 @@ MUTANTS: list[Mutant] = [
         ("tests/connector/run/test_writer_memory.py",),
         Break("all have their turn", "turn", "fcntl.LOCK_EX", "fcntl.LOCK_UN"),
         Break("what another run has written counts", "Turn.claimed", "(kept['run'], kept['batch']) == (run, batch)", "kept"),
-        Break("a thread may outlive its batch", "Turn.check_newest", "kept['batch'] > batch", "False"),
+        Break("a thread may outlive its batch", "Turn.is_late", "kept['batch'] > batch", "False"),
     ),
     *mutants_of(
         SINK,

@@ -121,6 +121,7 @@ class WithinBench(Bench):
                 assert notes is not None
                 known = (*self.run(token_write.read_writes(batch.query_id)), *notes.writes.kept)
                 self.run(token_write.check_renamed(batch, known, write, self.claimed, accept))
+                self.run(token_write.check_remembered(batch, notes.writes.kept, write, accept))
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
             self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=terms))
@@ -578,6 +579,51 @@ def test_an_older_copy_writes_nothing_under_a_changed_name(tv: int, behind: int)
     bench.run_again()
     bench.accepted = ""
     bench.write_token("job-8", batch=Batch("q", 8), name="B")  # changed between two batches
+
+
+@BOTH
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_an_older_copy_writes_nothing_under_a_token_that_was_forgotten(tv: int, behind: int) -> None:
+    """The cluster has forgotten the decisions of batches that are there, and remembers a later one, or what
+    the query has noted alone. Before the first of them there is nothing to compare with."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    for number in range(7):
+        bench.write_token(f"job-{number}", batch=Batch("q", number))
+    own = Sink(Token.of("job-7").sink_id(WRITER, "out"))
+    if behind:
+        del bench.broker.groups[own.group]
+    bench.write_token("job-7", batch=Batch("q", 7))
+    if not behind:
+        del bench.broker.groups[own.group]
+    old = Batch("q", 7 - behind)
+    bench.run_again()
+    with pytest.raises(
+        DecisionGone, match=f"write.token=job-{old.batch_id} was written is not known"
+    ) as said:
+        bench.write_token(f"job-{old.batch_id}", "more", old)
+    assert ("bring the right checkpoint back" in str(said.value)) == (behind > 0)
+    word = str(said.value).rpartition("start.accepted=")[2]
+    assert word == f"decisions-gone:job-{old.batch_id}:7" and bench.left() == ()
+    bench.accepted = word
+    assert bench.write_token(f"job-{old.batch_id}", "more", old)
+    bench.accepted = ""
+    for number in range(old.batch_id, 9):
+        assert bench.write_token(f"job-{number}", "more", Batch("q", number), place="another topic")
+    assert bench.write_token("job-8", batch=Batch("q", 8)) and bench.write_token("next-8", batch=old)
+
+
+@BOTH
+def test_a_token_that_was_forgotten_with_its_topic_is_written_again(tv: int) -> None:
+    """Its rows are not there, and the word for the topic says all of it."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    bench.write_token("job-7")
+    bench.ids, bench.accepted = {"out": "2"}, "write-again:1"
+    bench.run_again()
+    assert bench.write_token("job-7")
 
 
 @BOTH

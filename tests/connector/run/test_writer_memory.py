@@ -166,6 +166,7 @@ def test_what_a_run_has_written_of_a_batch_is_known_to_it_alone(
         assert turn.claimed("run", 7) == ["a", "b"], "what a thread has written that has outlived its batch"
         turn.check_newest("run", 7)
         turn.check_newest("next run", 6)
+        assert turn.is_late("run", 6) and not turn.is_late("", 6)
         with pytest.raises(BatchRefused, match="is of batch 6, and its query has written batch 7 since"):
             turn.check_newest("run", 6)
     with run_memory.turn("cluster", "another query") as turn:

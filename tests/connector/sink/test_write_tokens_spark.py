@@ -505,3 +505,19 @@ def test_a_thread_that_outlives_its_batch_is_said(query: Query, kafka: Kafka) ->
 
     query.run(write, limit=10)
     assert query.values(other) == []
+
+
+def test_a_thread_that_outlives_its_batch_may_have_a_token(query: Query, kafka: Kafka) -> None:
+    """The later batch of the same run says nothing of it."""
+    rows, target = query.put(0, 20), kafka.topic(1)
+    late: list[Callable[[], None]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        token = f"{query.name}-{number}"
+        late.append(inheritable_thread_target(InThread(query, batch, target, token)))
+        if number == 1:
+            query.write(batch, target, token)
+            assert in_threads(late[0]) == []
+
+    query.run(write, limit=10)
+    assert query.values(target) == rows
