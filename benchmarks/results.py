@@ -382,6 +382,8 @@ LARGER = ("read, 1,000 B", "write a stream, 1,000 B", "copy a topic, 1,000 B")
 AGES = "age {} of a record when it is readable in the sink, trigger 0 s, both on Apache Kafka"
 """How long a row takes from topic to topic: works of the section `delay`."""
 SLOWER = ("micro-batch of 200 rows that Spark makes", "df.write of 1,000 rows in 100 tasks")
+SIZE = "micro-batch p50, a copy of 10,000 rows of 100 B a batch"
+"""The work of the section `batch-sizes` in which eoslog is slowest beside Spark's connector."""
 
 
 def of_lines(store: Store) -> dict[str, Result]:
@@ -408,6 +410,7 @@ def in_short(store: Store) -> str:
         f"{which} {_told(ages[AGES.format(which)], 0)} beside {_told(ages[AGES.format(which)], 1)}"
         for which in ("p50", "p99")
     ]
+    copied = next(one for one in store.results(["batch-sizes"]) if one.work == SIZE)
     larger = [f"{as_fast(results[line]):.1f}" for line in LARGER]
     slower = [f"{line}, {_told(results[line], 0)} beside {_told(results[line], 1)}" for line in SLOWER]
     return "\n".join(
@@ -424,6 +427,9 @@ def in_short(store: Store) -> str:
             "",
             f"eoslog is slower where Spark makes a few rows in several tasks: {'; '.join(slower)}.",
             "",
+            f"It is also slower in a copy of 10,000 rows a micro-batch: {_told(copied, 0)} beside "
+            f"{_told(copied, -1)}.",
+            "",
             _measured(store),
         ]
     )
@@ -431,7 +437,7 @@ def in_short(store: Store) -> str:
 
 def _measured(store: Store) -> str:
     """With what and on which machines."""
-    sections = sorted({line.section for line in LINES} | {"delay"})
+    sections = sorted({line.section for line in LINES} | {"delay", "batch-sizes"})
     machines, loads = zip(*store.runs(sections), strict=True)
     cpus = {section: _cpu(one) for section, one in zip(sections, machines, strict=True)}
     usual = max(sorted(set(cpus.values())), key=list(cpus.values()).count)
@@ -441,8 +447,9 @@ def _measured(store: Store) -> str:
     ]
     versions = {found for one in machines for found in re.findall(r"pyspark (\S+),.*connector (\S+)", one)}
     ((pyspark, connector),) = versions
+    newest = "" if pyspark.split(".")[:2] == connector.split(".")[:2] else ", the newest one"
     return (
-        f"PySpark {pyspark} with Spark's connector {connector}. Measured on "
+        f"PySpark {pyspark} with Spark's connector {connector}{newest}. Measured on "
         f"{' and '.join([usual, *elsewhere])}. Load average before a section: {min(loads)} to {max(loads)}."
     )
 

@@ -76,7 +76,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("eoslog_query_lag_records", GAUGE, _PLACE,
            "offsets between what is read and the log's end; markers count too", "does not grow for long"),
     Family("eoslog_query_lag_seconds", GAUGE, _PLACE,
-           "age of the oldest unread offset, since the query saw it",
+           "seconds since the query first saw the oldest unread offset",
            "a few trigger intervals at most"),
     Family("eoslog_query_last_decision_timestamp_seconds", GAUGE, _QUERY,
            "when the last batch was committed, in seconds since 1970", "moves with the rows"),

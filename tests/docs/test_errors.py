@@ -278,6 +278,12 @@ KAFKAS = re.compile(r"(?m)^## .+\n\nKafka's name: (.+)\.$")
 SEARCHED = {
     "ProducerFencedException": "SinkFenced",
     "InvalidProducerEpochException": "SinkFenced",
+    "InvalidPidMappingException": "SinkFenced",
+    "OutOfOrderSequenceException": "ProduceFailed",
+    "UnknownProducerIdException": "ProduceFailed",
+    "NotLeaderOrFollowerException": "RetriesExhausted",
+    "NotCoordinatorException": "RetriesExhausted",
+    "CoordinatorNotAvailableException": "RetriesExhausted",
     "TransactionalIdAuthorizationException": "RefusedByBroker",
     "OffsetOutOfRangeException": "DataLoss",
     "UnknownTopicOrPartitionException": "UnknownTopic",

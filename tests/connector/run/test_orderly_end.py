@@ -173,7 +173,7 @@ query = writer.option("checkpointLocation", checkpoint).start()
 
 
 def what_the_page_says() -> str:
-    section = PAGE.read_text().partition("\n## Ctrl-C\n")[2]
+    section = PAGE.read_text().partition("\n## Ctrl-C and SIGTERM\n")[2]
     (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n# ")[0], re.DOTALL)
     return str(code)
 
