@@ -253,16 +253,9 @@ class StartOfRun:
                     self._left = last.left  # the checkpoint comes back from another sink
                     known = known._replace(words=[*known.words, last.left.word])
                 check_start(self._sink, last, self._view.batch, known)
-                self._learn_accepted(last, known)
+                learn_accepted(self._view, last, known)
             by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
-
-    def _learn_accepted(self, last: Decision | None, known: KnownStarts) -> None:
-        """Note the start of a copy whose decision counts here, as is accepted: `eoslog checkpoint rebuild`
-        has to know it before this start has come to its end."""
-        view, made = self._view, None if last is None else last.of_query
-        if made is not None and made.start is not None and is_anothers(last, view.batch, known):
-            NotedStarts.read(view.checkpoint).learn(view.checkpoint, made.start.word, view.batch.batch_id)
 
     def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view
@@ -467,6 +460,14 @@ def noted_left(view: CheckpointView, sink: str) -> Left:
     return Left(word, sink, query, number, int(time.time()))
 
 
+def learn_accepted(view: CheckpointView, last: Decision | None, known: KnownStarts) -> None:
+    """Note the start of a copy whose decision counts here, as is accepted: `eoslog checkpoint rebuild` has to
+    know it before this start has come to its end."""
+    made = None if last is None else last.of_query
+    if made is not None and made.start is not None and is_anothers(last, view.batch, known):
+        NotedStarts.read(view.checkpoint).learn(view.checkpoint, made.start.word, view.batch.batch_id)
+
+
 def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
     """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
     sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
@@ -482,7 +483,9 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         check_noted_place(given.sink, given.decisions, options.decision_topic)
         last = runner.run(stable_decision(Sink(given.sink)))
-        check_start(Sink(given.sink), last, view.batch, known_starts(view.checkpoint, options))
+        starts = known_starts(view.checkpoint, options)
+        check_start(Sink(given.sink), last, view.batch, starts)
+        learn_accepted(view, last, starts)
         decided = last.last_of(view.batch.query_id) if last is not None else None
         known = completed_in(shared_cluster(options.client), view, given.since, last, given.sink)
         check_completed(given.sink, known, decided, options.accepted, last.word if last else "0")

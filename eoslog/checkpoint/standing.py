@@ -120,12 +120,14 @@ class Standing:
             return NextStart.RUN_AGAIN
         decided = self.decided
         is_decided = decided is not None and decided.batch_id >= self.newest.batch_id
-        if is_decided and decided is not None and self.is_anothers:  # whose rows this one has not written
+        if is_decided and decided is not None and self.is_anothers:
             known = None if self.decision is None else self.decision.of_query
             start = None if known is None else known.start
             parted = None if start is None else start.parted_at(self.starts.words)
-            is_next = parted is not None and parted <= self.newest.batch_id
-            return NextStart.REPLAY if is_next else NextStart.RUN_AGAIN
+            if parted is None:
+                return NextStart.RUN_AGAIN
+            if parted <= self.newest.batch_id:
+                return NextStart.REPLAY  # the copy has written it, and this one has not
         return NextStart.FINISH if is_decided else NextStart.REPLAY
 
     @property

@@ -2264,3 +2264,26 @@ def test_an_older_copy_of_a_query_whose_tokens_were_forgotten(
         monkeypatch.setattr(Query, "bring_back", lambda self: False)
     world = play([*acts, ("produce", "in", 2)])
     assert not world.findings and set(world.errors) == {"DecisionGone"}, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_most_once", "at_least_once"])
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_copy_has_written_batches_that_this_one_has_not(
+    batches: int, same: bool, guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`same`: in its place, and its checkpoint is gone: its decision counts, and the batch is rebuilt. Else
+    both go on."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {}), ("query", "B", {"most": "3"}), ("produce", "in", 2)]
+    acts += [("run", "B", 1), ("produce", "in", 6), ("fork", "A", "B", same)]
+    acts += [("stop", "B"), ("run", "B", batches)]
+    if same:
+        monkeypatch.setattr(Query, "bring_back", lambda self: False)
+    world = play([*acts, ("set", "A", "processing.guarantee", guarantee)])
+    assert not world.findings and world.errors, (world.told, world.findings)
+    if same:
+        assert world.ways["CheckpointCopied: option"] and (
+            batches == 1 or world.ways["CheckpointOlder: rebuild"]
+        ), world.ways
+    elif guarantee == "at_least_once":
+        assert world.ways["CheckpointCopied: fork"], world.ways

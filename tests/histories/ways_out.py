@@ -12,6 +12,7 @@ from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.checkpoint.rebuild import rebuilt
+from eoslog.checkpoint.standing import position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
@@ -19,7 +20,7 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.histories import judge, mishaps
-from tests.histories.query import age, logged
+from tests.histories.query import age, identity, logged
 from tests.histories.shapes import SINKS, SOURCES
 
 if TYPE_CHECKING:
@@ -172,7 +173,10 @@ def _went_here(world: "World", query: "Query", text: str) -> bool:
 
 def _fork(world: "World", query: "Query", text: str) -> bool:
     """eoslog checkpoint fork, and the options that it prints."""
-    if _went_here(world, query, text):
+    mine = query.checkpoint
+    others = [q for q in world.queries.values() if q.lineage is not query.lineage and q.lineage.live]
+    is_own = any(identity(q.newest or q.checkpoint) == identity(mine) for q in others)
+    if not is_own and _went_here(world, query, text):
         return False  # one pipeline, which is not to write its rows twice
     name = f"{query.name}-fork-{len(query.ids)}"
     new = query.world.folder / uuid.uuid4().hex
@@ -182,8 +186,11 @@ def _fork(world: "World", query: "Query", text: str) -> bool:
             found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint), forked=True)
             made = NewQuery.named(found, str(new), name, group)
             carry_out_fork(cluster, found, made, watch)
+            done = position_of(found).batch_id
     except EoslogError:
         return False
+    if is_own:  # what is decided in the copy is the former query's
+        query.lineage.before |= query.behind(done)
     query.aside.append(query.checkpoint)
     query.checkpoint = new
     query.set_id(name)

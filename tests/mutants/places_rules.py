@@ -133,7 +133,7 @@ MUTANTS: list[Mutant] = [
         Break("who has decided again goes on as before", "begin_stream", "if start.acquired:\n    last_run = None", "pass", ANEW),
         Break("at_least_once forgets where rows are", "leave_for_none", "unnumber(view)", "view.checkpoint.forget(NOTED_PLACES)"),
         Break("what at_least_once has accepted is told again", "leave_for_none", "known.rows.lacks", "False"),
-        Break("at_least_once does not see a copy", "leave_for_none", "check_start(Sink(given.sink), last, view.batch, known_starts(view.checkpoint, options))", "pass"),
+        Break("at_least_once does not see a copy", "leave_for_none", "check_start(Sink(given.sink), last, view.batch, starts)", "pass"),
         Break("an edit forgets where rows are", "carry_out._unnumber", "kept.write(standing.checkpoint)", "standing.checkpoint.forget(NOTED_PLACES)"),
         Break("an edit notes where no rows are", "carry_out._unnumber", "kept != note", "True", ("tests/checkpoint/test_edits.py",)),
         Break("a decision that is moved forgets where rows are", "_moved", "last.older_after(places)", "()", ("tests/connector/commit/test_move_decision.py",)),

@@ -1,0 +1,232 @@
+"""A read with as.of.batch or as.of.time has the rows up to that batch of a sink, and none of a later one."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as Place
+
+from eoslog.connector.commit.leave_sink import leave
+from eoslog.connector.commit.task_reports import Batch, Left
+from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.options.rights import DESCRIBE_CONFIGS, READ, TOPIC, needed
+from eoslog.connector.options.source_options import SourceOptions, source_options
+from eoslog.connector.run.runner import Runner
+from eoslog.connector.source import past_batches
+from eoslog.connector.source.past_batches import PastBatches, Stored
+from eoslog.connector.source.reader import BatchReader
+from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.errors import OptionError, RetriesExhausted
+from eoslog.protocol.names_by_sink import ANCHOR
+from tests.connector.brokers import Kafka
+from tests.connector.source.test_whole_batches import PARTITIONS, Writer
+
+BATCHES = ([0], [0, 1, 2], [1], [0, 2], [0, 1, 2])
+"""To which partitions of both topics each batch writes: two have no row at first."""
+
+
+def options_of(writer: Writer, **more: str) -> SourceOptions:
+    servers = ",".join(f"{host}:{port}" for host, port in writer.cluster.config.bootstrap)
+    given = {"kafka.bootstrap.servers": servers}
+    given |= {} if "assign" in more else {"subscribe": ",".join(writer.topics)}
+    given |= {"read.whole.batches": writer.sink.id, "kafka.default.api.timeout.ms": "20000"}
+    return source_options(
+        given | {name.replace("__", "."): value for name, value in more.items()}, stream=False
+    )
+
+
+def read(writer: Writer, **more: str) -> list[int]:
+    """The batch of each row that such a read has."""
+    log = SourceTopics(options_of(writer, **more))
+    start = log.resolve("startingOffsets", log.options.starting)
+    end = PastBatches(log).ends(start)
+    return sorted(row.batch for row in writer.rows if start[row.where] <= row.offset < end[row.where])
+
+
+def rows_up_to(number: int) -> list[int]:
+    return sorted(n for n, tasks in enumerate(BATCHES[: number + 1]) for _ in (*tasks, *tasks))
+
+
+@pytest.fixture
+def writer(kafka: Kafka) -> Iterator[Writer]:
+    made = Writer(kafka.bootstrap, [kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)])
+    with made.cluster:
+        yield made
+
+
+def write_all(writer: Writer) -> list[int]:
+    """Write the batches; returns a time after each, in ms."""
+    times = []
+    for number, tasks in enumerate(BATCHES):
+        writer.batch(number, tasks)
+        time.sleep(0.005)
+        times.append(int(time.time() * 1000))
+        time.sleep(0.005)
+    return times
+
+
+def test_each_batch_as_it_was(writer: Writer) -> None:
+    """Also the last one, and where a partition had no row yet."""
+    times = write_all(writer)
+    for number, at in enumerate(times):
+        assert read(writer, as__of__batch=str(number)) == rows_up_to(number)
+        assert read(writer, as__of__time=str(at)) == rows_up_to(number)
+    assert read(writer, as__of__time=str(2 * times[-1])) == rows_up_to(4)
+
+
+def test_others_rows_and_where_the_read_begins(writer: Writer, kafka: Kafka) -> None:
+    """Rows of others come as they stand, before the sink's last row."""
+    writer.batch(0, [0, 1, 2])
+    kafka.put(writer.topics[0], [b"other"])
+    writer.batch(1, [0, 1, 2])
+    kafka.put(writer.topics[0], [b"later"])
+    log = SourceTopics(options_of(writer, as__of__batch="1"))
+    start = log.resolve("startingOffsets", log.options.starting)
+    end = PastBatches(log).ends(start)
+    rows = [(at, value) for _, at, _, value in kafka.rows(writer.topics[0])]
+    assert [value for at, value in rows if at < end[writer.topics[0], 0]] == [b"0", b"other", b"1"]
+    behind = json.dumps({topic: {p: end[topic, p] for p in range(PARTITIONS)} for topic in writer.topics})
+    assert read(writer, as__of__batch="0", startingOffsets=behind) == [], "it begins behind that batch"
+    assert BatchReader(options_of(writer, as__of__batch="0", startingOffsets=behind)).partitions()
+
+
+def test_the_last_query_s_batch_counts(writer: Writer) -> None:
+    """A new checkpoint counts from 0 again; a former query's batches are told by their time."""
+    write_all(writer)
+    before = int(time.time() * 1000)
+    time.sleep(0.01)
+    writer.begin_anew("q2")
+    writer.batch(0, [0, 1, 2])
+    assert len(read(writer, as__of__batch="0")) == len(rows_up_to(4)) + 6
+    with pytest.raises(OptionError, match="begins with batch 0 of query q2"):
+        read(writer, as__of__batch="3")
+    assert read(writer, as__of__time=str(before)) == rows_up_to(4)
+
+
+def test_what_the_log_does_not_have_is_refused(writer: Writer) -> None:
+    with pytest.raises(OptionError, match=f"what {ANCHOR} has of sink .* has no decision of a query"):
+        read(writer, as__of__batch="0")
+    with pytest.raises(OptionError, match=r"is empty\. Brokers compact former decisions away"):
+        read(writer, as__of__time="5")
+    write_all(writer)
+    with pytest.raises(OptionError, match=r"begins with batch 0 of query q\. Brokers compact"):
+        read(writer, as__of__batch="5")
+    with pytest.raises(OptionError, match=r"begins at \d+\. Brokers compact former"):
+        read(writer, as__of__time="5")
+
+
+def test_what_compaction_has_left_of_the_decisions(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision of which a chunk is gone is none. Where the sink's first one is gone, a partition without a
+    place may have had rows."""
+    write_all(writer)
+    stored = list(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))
+    assert [one.sequence for one in stored] == [1, 2, 3, 4, 5]
+
+    def has(*kept: Stored) -> None:
+        monkeypatch.setattr(past_batches, "decisions_in_log", lambda *_: iter(kept))
+
+    torn = stored[2]._replace(chunks={0: (3, stored[2].chunks[0][1].replace(" 1 ", " 2 ", 1))})
+    has(*stored[:2], torn, *stored[3:])
+    with pytest.raises(OptionError, match="begins with batch 0 of query q"):
+        read(writer, as__of__batch="2")
+    assert read(writer, as__of__time=str(torn.time_ms)) == rows_up_to(1), "it was not made by then"
+    has(*stored[1:])
+    assert read(writer, as__of__batch="1") == rows_up_to(1)
+    has(stored[0], *stored[2:])
+    assert read(writer, as__of__batch="0") == rows_up_to(0)
+    has(*stored[2:])
+    with pytest.raises(OptionError, match="begins with batch 2 of query q"):
+        read(writer, as__of__batch="1")
+
+
+def test_a_partition_that_may_have_had_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way out that is named: the other partitions."""
+    for number in range(3):
+        writer.batch(number, [0, 1])
+    assert read(writer, as__of__batch="1") == [0] * 4 + [1] * 4
+    stored = list(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))
+    monkeypatch.setattr(past_batches, "decisions_in_log", lambda *_: iter(stored[1:]))
+    with pytest.raises(OptionError, match=f"{writer.topics[0]}-2, .*-2 is not known.*name the other"):
+        read(writer, as__of__batch="1")
+    others = {topic: [0, 1] for topic in writer.topics}
+    known = options_of(writer, as__of__batch="1", assign=json.dumps(others))
+    start: Offsets = {(topic, p): 0 for topic in writer.topics for p in (0, 1)}
+    end = PastBatches(SourceTopics(known)).ends(start)
+    assert sorted(row.batch for row in writer.rows if row.offset < end[row.where]) == [0] * 4 + [1] * 4
+
+
+def test_rows_that_are_gone_since(writer: Writer, kafka: Kafka) -> None:
+    """Retention, a deletion and compaction; and each way out."""
+    write_all(writer)
+    topic = writer.topics[0]
+    kafka.admin.delete_records([Place(topic, 0, 1)])[Place(topic, 0)].result(60)
+    with pytest.raises(OptionError, match=f"{topic}-0 begins at 1 now.*give startingOffsets as offsets"):
+        read(writer, as__of__batch="3")
+    there = rows_up_to(3)[1:]
+    assert read(writer, as__of__batch="3", failOnDataLoss="false") == there
+    given = {one: {str(p): int((one, p) == (topic, 0)) for p in range(PARTITIONS)} for one in writer.topics}
+    assert read(writer, as__of__batch="3", startingOffsets=json.dumps(given)) == there
+    kafka.configure(writer.topics[1], "cleanup.policy", "compact")
+    with pytest.raises(OptionError, match=f"topic {writer.topics[1]} is compacted"):
+        read(writer, as__of__batch="3", startingOffsets=json.dumps(given))
+    kafka.make_anew(topic, PARTITIONS)
+    with pytest.raises(OptionError, match=r"was deleted and created again .* since batch 3 of query q"):
+        read(writer, as__of__batch="3", failOnDataLoss="false")
+
+
+def test_a_batch_that_cannot_be_read_yet_is_waited_for(writer: Writer, kafka: Kafka) -> None:
+    """Somebody else's open transaction holds its readers back."""
+    writer.batch(0, [0, 1, 2])
+    other = kafka.transactional("another")
+    other.begin_transaction()
+    other.produce(writer.topics[0], b"open", partition=0)
+    other.flush(60)
+    writer.batch(1, [0, 1, 2])
+    with pytest.raises(RetriesExhausted, match=f"{writer.topics[0]}-0: a transaction is open"):
+        read(writer, as__of__batch="1", kafka__default__api__timeout__ms="300")
+    assert read(writer, as__of__batch="0") == [0] * 6
+    other.abort_transaction(60)
+    assert read(writer, as__of__batch="1") == [0] * 6 + [1] * 6
+
+
+def test_a_sink_that_was_left_is_read_as_it_was(writer: Writer) -> None:
+    """Its former batches are whole; the query's later ones are another sink's."""
+    writer.batch(0, [0, 1, 2])
+    rules = leave(writer.sink, Batch("q", 1, "1"), 0, Left("word", "next", "q", 1, 0))
+    Runner(writer.cluster, 60_000).run(rules)
+    assert read(writer, as__of__batch="0") == [0] * 6
+
+
+GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "out", "read.whole.batches": "a"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"as.of.batch": "1", "as.of.time": "1"},
+        {"as.of.batch": "1", "read.whole.batches": "a, b"},
+    ],
+)
+def test_they_need_one_sink(more: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"needs one sink, and is one of as\.of\.batch and as\.of\.time"):
+        source_options(GIVEN | more, stream=False)
+    alone = {name: value for name, value in GIVEN.items() if name != "read.whole.batches"}
+    with pytest.raises(OptionError, match="needs one sink"):
+        source_options(alone | {"as.of.time": "1"}, stream=False)
+
+
+def test_they_are_of_batch_reads(caplog: pytest.LogCaptureFixture) -> None:
+    assert source_options(GIVEN | {"as.of.batch": "1"}, stream=True).as_of_batch is None
+    assert "option as.of.batch does nothing in a streaming read" in caplog.text
+    with pytest.raises(OptionError, match=r"as\.of\.batch cannot be '-1'"):
+        source_options(GIVEN | {"as.of.batch": "-1"}, stream=False)
+
+
+def test_their_rights() -> None:
+    options = source_options(GIVEN | {"as.of.batch": "1"}, stream=False)
+    asked: set[Any] = {right[:3] for right in needed(options, None, stream=False).rights}
+    assert {(READ, TOPIC, ANCHOR), (DESCRIBE_CONFIGS, TOPIC, "out"), (READ, TOPIC, "out")} <= asked
+    assert Sink("a").group in {name for _, _, name in asked}
