@@ -46,6 +46,7 @@ def end(world: "World") -> None:
         done.add(id(query.lineage))
         if not _drain(world, query):
             return
+    _give_up(world)  # a pipeline may have taken another name now
     _give_up_names(world)
     world.clock.sleep(MINUTES_20)
     world.cluster.end_strangers()
