@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.histories import judge
+from tests.histories import judge, ways_out
 from tests.histories.query import Query
 from tests.histories.run_histories import play
 from tests.histories.shapes import SINKS
@@ -1999,9 +1999,17 @@ def test_a_query_without_a_name_is_known_by_the_notes_in_its_group(lost: list[tu
 @pytest.mark.parametrize(
     "name", [name for name in KEPT if "copy tried out, and" in name or "and rows" in name]
 )
-def test_an_accepted_copy_s_batch_is_written_into_the_checkpoint(name: str) -> None:
-    """The word for the copy is for eoslog checkpoint rebuild as well, which the next message names."""
-    assert play(KEPT[name]).ways == {"CheckpointCopied: option": 1, "CheckpointOlder: rebuild": 1}
+def test_an_accepted_copy_s_batch_is_written_into_the_checkpoint(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word for the copy is for eoslog checkpoint rebuild as well, which the next message names. A fork is
+    the other way."""
+    forked, alone = play(KEPT[name]), [way for way in ways_out._WAYS if way[1] is not ways_out._fork]
+    assert forked.ways == {"CheckpointCopied: fork": 1} and not forked.findings, forked.findings
+    monkeypatch.setattr(ways_out, "_WAYS", alone)
+    accepted = play(KEPT[name])
+    assert accepted.ways == {"CheckpointCopied: option": 1, "CheckpointOlder: rebuild": 1}
+    assert not accepted.findings, accepted.findings
 
 
 def test_a_token_whose_rows_are_lost_is_named_and_whose_rows_they_are() -> None:

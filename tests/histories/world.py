@@ -470,6 +470,9 @@ class World:
 
     def tells_of_another(self, query: Query, text: str) -> bool:
         """Whether an error says that a query of another pipeline has taken this one's place."""
+        left = re.search(r"was left for sink (\S+) by", text)
+        if left is not None and left.group(1) not in query.lineage.sinks:
+            return True
         told = re.search(r"query (\S+) has taken the place", text)
         others = [q for q in self.queries.values() if q.lineage is not query.lineage]
         return told is not None and any(told.group(1) in identity(q.checkpoint) for q in others)
