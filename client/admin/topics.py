@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,8 @@ from eoslog.client.wire.cluster import Cluster, ask_controller
 from eoslog.client.wire.config import Address
 from eoslog.client.wire.connection import BrokerConnection
 from eoslog.client.wire.retry import check, retrying
+from eoslog.errors import RetriesExhausted
+from eoslog.errors.pages import see
 from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 TOPIC = 2  # resource type of DescribeConfigs
 WAIT_MS = 30_000
 """How long a controller may take for a change of topics."""
+_PAUSE_SECONDS = 0.05
 _BY_NAME = 12  # the newest version of Metadata here; it can ask for topics by name
 _DELETED_BY_NAME = 5  # the last version of DeleteTopics that takes only names
 _UNKNOWN = (errors.UnknownTopicOrPartition,)
@@ -140,6 +144,25 @@ def list_offsets(
     read_committed readers stop, else the high watermark. Raises KafkaError, UnknownTopic, RetriesExhausted.
     """
     return {tp: found.offset for tp, found in list_places(cluster, wanted, committed=committed).items()}
+
+
+def settled_end(cluster: Cluster, where: TopicPartition, until: int | None = None) -> int:
+    """Where the partition ends for read_committed readers, once they can read up to `until`; None: once all
+    transactions that were open there have ended. Others of the topic's users hold back what is committed.
+    Raises RetriesExhausted after kafka.default.api.timeout.ms, and what list_offsets raises."""
+    if until is None:
+        until = list_offsets(cluster, {where: LATEST}, committed=False)[where]
+    limit_ms = cluster.config.api_timeout_ms
+    deadline = time.monotonic() + limit_ms / 1000
+    while (end := list_offsets(cluster, {where: LATEST}, committed=True)[where]) < until:
+        if time.monotonic() > deadline:
+            raise RetriesExhausted(
+                f"{where[0]}-{where[1]}: a transaction is open at offset {end}, and has not ended in "
+                f"{limit_ms} ms (kafka.default.api.timeout.ms). End it first. "
+                f"{see('no-committed-record-can-be-read')}"
+            )
+        time.sleep(_PAUSE_SECONDS)
+    return end
 
 
 def newest(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

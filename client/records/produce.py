@@ -198,6 +198,7 @@ class Producer:
         self.partitions: set[TopicPartition] = set()
         self.last_rows: dict[TopicPartition, tuple[int, int]] = {}
         self.first_rows: dict[TopicPartition, int] = {}
+        self._unplaced: set[TopicPartition] = set()  # a batch there whose place was not told
         self.topic_ids: dict[str, str | None] = {}
         self._unanswered = Unanswered()
         self._queue: deque[Outgoing] = deque()
@@ -421,11 +422,15 @@ class Producer:
     def _locate(self, batch: Outgoing, result: ProduceResponsePartitionResponse) -> None:
         """Note where a batch is. A broker may not say it of one that it had already."""
         base, time_ms = result["base_offset"], result["log_append_time_ms"]
-        if base >= 0:
-            time_ms = read_header(batch.parts[0]).max_timestamp if time_ms < 0 else time_ms
-            place = (base + batch.count - 1, time_ms)
+        if base < 0:
+            self._unplaced.add(batch.where)
+            self.last_rows.pop(batch.where, None)
+            return
+        time_ms = read_header(batch.parts[0]).max_timestamp if time_ms < 0 else time_ms
+        place = (base + batch.count - 1, time_ms)
+        if batch.where not in self._unplaced:  # else it may not be the last one
             self.last_rows[batch.where] = max(place, self.last_rows.get(batch.where, place))
-            self.first_rows[batch.where] = min(base, self.first_rows.get(batch.where, base))
+        self.first_rows[batch.where] = min(base, self.first_rows.get(batch.where, base))
 
     # -- failures -----------------------------------------------------------------------------
 

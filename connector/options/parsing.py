@@ -286,6 +286,7 @@ _READERS: dict[OptionType, Callable[[Option, str], Any]] = {
     OptionType.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
     OptionType.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
     OptionType.LIMIT: _from_zero,
+    OptionType.NUMBER: _from_zero,
     OptionType.TIME: _from_zero,
     OptionType.TIMES: lambda option, text: offsets.parse_times(option.name, text),
     OptionType.DURATION: lambda option, text: _duration(option, text),

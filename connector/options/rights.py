@@ -15,6 +15,7 @@ from eoslog.connector.offsets import offsets
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
 from eoslog.errors import OptionError
+from eoslog.protocol.names_by_sink import ANCHOR
 
 TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"
 READ, WRITE, DESCRIBE = "Read", "Write", "Describe"
@@ -93,6 +94,10 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
         yield from _of_shadow(options.shadow, options.decision_topic)
     for name in options.whole_batches or ():
         yield from _of_one_who_is_read(Sink(name), options.decision_topic, "read.whole.batches")
+    if options.as_of_batch is not None or options.as_of_time is not None:
+        yield Right(READ, TOPIC, ANCHOR, False, "as.of.batch, as.of.time: former decisions")
+        for topic in topics:
+            yield Right(DESCRIBE_CONFIGS, TOPIC, topic, True, "the same: whether compaction takes rows")
     if options.starting != offsets.COMMITTED or options.group_id is None:
         return
     yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")

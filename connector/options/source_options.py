@@ -71,6 +71,8 @@ class SourceOptions:
     small_bytes: int = 0
     shadow: ShadowOptions | None = None
     whole_batches: tuple[str, ...] | None = None
+    as_of_batch: int | None = None
+    as_of_time: int | None = None
 
     def selects(self, place: TopicPartition) -> bool:
         """Whether the source reads this partition, if it exists."""
@@ -138,6 +140,12 @@ def _shadow(values: Mapping[str, Any]) -> ShadowOptions | None:
 
 def _check_whole_batches(values: Mapping[str, Any]) -> None:
     """Raise OptionError if another option says where batches end, too."""
+    past = [name for name in ("as.of.batch", "as.of.time") if values.get(name) is not None]
+    if past and (len(past) > 1 or len(values.get("read.whole.batches") or ()) != 1):
+        raise OptionError(
+            f"option {past[0]} needs one sink, and is one of as.of.batch and as.of.time: give "
+            "read.whole.batches the transactional.id of that sink, and one of the two"
+        )
     if not values.get("read.whole.batches"):
         return
     odd = [name for name in _NOT_OF_WHOLE_BATCHES if values.get(name.lower()) is not None]

@@ -23,6 +23,7 @@ class OptionType(Enum):
     BOOL = "true or false"
     COUNT = "a whole number above 0"
     LIMIT = "a whole number; 0 for never"
+    NUMBER = "a whole number, 0 or more"
     MILLIS = "milliseconds, a whole number above 0"
     BYTES = "bytes, a whole number above 0"
     BUFFER = "bytes, a whole number above 0, or -1 for the system's own"
@@ -208,6 +209,14 @@ TABLE: tuple[Option, ...] = (
            "batches: it has all rows of a batch, in all partitions and topics, or none. Not beside "
            "maxOffsetsPerTrigger, endingOffsets or shadow.of.",
            field="whole_batches"),
+    Option("as.of.batch", OptionType.NUMBER, None, Use.READ,
+           "End behind this micro-batch of the one sink that read.whole.batches names. Former decisions are "
+           "read in __consumer_offsets, until that is compacted. Refused where retention or compaction may "
+           "have taken rows.",
+           field="as_of_batch"),
+    Option("as.of.time", OptionType.TIME, None, Use.READ,
+           "The same, behind the last micro-batch that was decided by then.",
+           field="as_of_time"),
     Option("decision.topic", OptionType.TEXT, ANCHOR, Use.ALL,
            "For clusters that hide internal topics: a topic for whose partitions the sink's group keeps "
            "decisions. It must live as long as the sink; it is never read or written. A source names that of "

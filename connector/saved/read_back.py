@@ -1,19 +1,14 @@
 """Reads what a topic has of a sink's saves: the newest record of each key."""
 
-import time
 from collections.abc import Callable, Iterator
 
-from eoslog.client.admin.topics import list_offsets
+from eoslog.client.admin.topics import list_offsets, settled_end
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.saved_state import Saved
-from eoslog.connector.offsets.offsets import EARLIEST, LATEST
+from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.connector.saved.state_files import MANIFEST, Key, Manifest, is_that_of, keys_of
-from eoslog.errors import RetriesExhausted
-from eoslog.errors.pages import see
-from eoslog.protocol.topic_partitions import TopicPartition
 
-_PAUSE_SECONDS = 0.05
 Seen = Callable[[int, int], None]
 """Called with the offsets read so far, and with how many there are."""
 
@@ -24,7 +19,7 @@ def records_of(
     """The sink's records in a partition, in order, of committed transactions. Raises what `fetch` raises."""
     where = (topic, partition)
     start = list_offsets(cluster, {where: EARLIEST}, committed=True)[where]
-    end = _settled_end(cluster, where)
+    end = settled_end(cluster, where)
     for records in fetch(cluster, topic, partition, start, end, committed=True):
         for key, value in zip(records.key.to_pylist(), records.value.to_pylist(), strict=True):
             known = Key.read(key)
@@ -32,23 +27,6 @@ def records_of(
                 yield known, value
         if seen is not None:
             seen(records.offset[-1].as_py() + 1 - start, end - start)
-
-
-def _settled_end(cluster: Cluster, where: TopicPartition) -> int:
-    """Where the partition ends, once all transactions that were open there have ended: others of the topic's
-    users hold back what this sink has committed. Raises RetriesExhausted."""
-    until = list_offsets(cluster, {where: LATEST}, committed=False)[where]
-    limit_ms = cluster.config.api_timeout_ms
-    deadline = time.monotonic() + limit_ms / 1000
-    while (end := list_offsets(cluster, {where: LATEST}, committed=True)[where]) < until:
-        if time.monotonic() > deadline:
-            raise RetriesExhausted(
-                f"{where[0]}-{where[1]}: a transaction is open at offset {end}, and has not ended in "
-                f"{limit_ms} ms (kafka.default.api.timeout.ms). End it first. "
-                f"{see('no-committed-record-can-be-read')}"
-            )
-        time.sleep(_PAUSE_SECONDS)
-    return end
 
 
 class ManifestPieces:

@@ -104,12 +104,20 @@ class PastBatches:
     def _placed(self, decision: Decision, stored: Sequence[Stored], start: Offsets) -> Offsets:
         """Behind the sink's last row in each partition. Raises OptionError where that is not known."""
         ids, placed = self._log.ids, rows_end([decision], self._log.ids)
+        logs = list_offsets(self._log.cluster, dict.fromkeys(placed.keys() & start, LATEST), committed=False)
         for place in places_known(decision):
             if place.topic in ids and (anew := made_anew(place.topic, place.topic_id, ids[place.topic])):
                 raise OptionError(
                     f"{self._said}: {anew} since {decision.batch}, and its rows went with it. Nothing was "
                     "read: give another batch"
                 )
+        if cut := sorted(tp for tp, at in logs.items() if at < placed[tp]):
+            (topic, partition), at = cut[0], logs[cut[0]]
+            raise OptionError(
+                f"{self._said}: {topic}-{partition} ends at {at}, and its rows went to offset "
+                f"{placed[cut[0]] - 1}: the log was cut, or the topic was created again. Nothing was read: "
+                "give another batch"
+            )
         before = {tp: start[tp] for tp in start if tp not in placed}
         if unknown := sorted(tp for tp in before if self._may_have(decision, stored, tp)):
             said = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)

@@ -94,7 +94,11 @@ class BatchReader(DataSourceReader):
         log = SourceTopics(self.options)
         log.cluster.meet()
         start = log.resolve("startingOffsets", self.options.starting)
-        if self.options.whole_batches:
+        if self.options.as_of_batch is not None or self.options.as_of_time is not None:
+            from eoslog.connector.source.past_batches import PastBatches  # few reads need it
+
+            end = PastBatches(log).ends(start)
+        elif self.options.whole_batches:
             end = WholeBatches(log).await_ends()
         else:
             end = log.resolve("endingOffsets", self.options.ending)

@@ -156,14 +156,15 @@ def check_left(last: Mapping[str, Decision | None]) -> None:
 def rows_end(decisions: list[Decision], ids: TopicIds) -> dict[TopicPartition, int]:
     """Behind the last row of each partition, as decisions say; not of topics that were made anew since."""
     ends: dict[TopicPartition, int] = {}
-    for place in (place for decision in decisions for place in _places(decision)):
+    for place in (place for decision in decisions for place in places_known(decision)):
         where, anew = (place.topic, place.partition), {place.topic_id, ids.get(place.topic)} - {None}
         if len(anew) < 2:
             ends[where] = max(place.offset + 1, ends.get(where, 0))
     return ends
 
 
-def _places(decision: Decision) -> Places:
+def places_known(decision: Decision) -> Places:
+    """The last place in each partition that a decision has, of a query's batch and of batch writes since."""
     return (*(() if decision.behind is None else decision.behind.everywhere), *decision.everywhere)
 
 

@@ -228,6 +228,23 @@ def test_a_gap_before_the_oldest_batch_is_fatal() -> None:
             producer.flush()
 
 
+def test_a_last_row_that_was_not_told_is_not_guessed() -> None:
+    """Who reads up to it would have a part of the batch."""
+    log = FakeLog()
+    with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
+        for partition in (0, 1):
+            producer.send("t", partition, batch())
+        producer.flush()
+        assert producer.last_rows.keys() == {("t", 0), ("t", 1)}
+        log.codes[0] = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        log.batches[0].append((3, 3))
+        for _ in range(2):
+            producer.send("t", 0, batch())
+            producer.flush()
+            assert producer.last_rows.keys() == {("t", 1)} and producer.records in (9, 12)
+
+
 def test_delivery_timeout_is_named() -> None:
     log = FakeLog(["not leader"] * 10_000)
     limits = {"delivery_timeout_ms": 300}

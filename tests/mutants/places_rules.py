@@ -44,6 +44,8 @@ MUTANTS: list[Mutant] = [
         Break("who waits begins to wait again", "NotedPlaces.after", "self.waiting or waiting", "waiting", NOTED),
         Break("eight places stand for all", "lacking", "[place for place in wanted if place not in lacks]", "[place for place in wanted if place not in lacks][:8]", LOOKS),
         Break("of rows in a partition the last one is the first", "Producer._locate", "min(base, self.first_rows.get(batch.where, base))", "base", ("tests/connector/run/test_writer_markers.py",)),
+        Break("a last row that was not told is guessed", "Producer._locate", "batch.where not in self._unplaced", "True", ("tests/client/test_produce.py",)),
+        Break("an earlier row is the last one", "Producer._locate", "self.last_rows.pop(batch.where, None)", "pass", ("tests/client/test_produce.py",)),
         Break("a write of foreachBatch does not look", "commit_within", "rows = ballot.open_rows", "rows = ()", ("tests/connector/run/test_writer_markers.py",)),
         Break("the first place of a partition counts", "places_of", "{place[:3]: place for place in found}", "{place[:3]: place for place in reversed(found)}"),
         Break("who has no last place is forgotten", "places_of", "(*last.values(), *of_writers.values())", "last.values()"),

@@ -22,6 +22,19 @@ TALLY = (f"{HERE}sink/test_task_steps.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
+        ("tests/connector/source/test_past_batches.py",),
+        Break("a former query's batch is taken", "PastBatches._of_batch", "decision.batch.query_id == query", "True"),
+        Break("a later batch is taken", "PastBatches._of_time", "one.time_ms <= until", "True"),
+        Break("a torn decision is taken", "PastBatches._of_time", "self._decoded(one)", "self._decoded(stored[0])"),
+        Break("where rows ended is guessed", "PastBatches._may_have", "[one.sequence for one in until] != list(range(1, decision.sequence + 1))", "False"),
+        Break("a partition's first rows are forgotten", "PastBatches._may_have", "one is None or where in one.written", "one is None"),
+        Break("what retention took is not missed", "PastBatches._check_there", "start[tp] == first[tp] > 0 and (not self._is_given(tp))", "False"),
+        Break("a compacted topic is read as it was", "PastBatches._is_compacted", "'compact' in policy", "False"),
+        Break("a log that was cut is read as it was", "PastBatches._placed", "at < placed[tp]", "False"),
+        Break("a topic made anew is read as it was", "PastBatches._placed", "made_anew(place.topic, place.topic_id, ids[place.topic])", "''"),
+        Break("what is open is read around", "PastBatches.ends", "end > start[where]", "False"),
+    ),
+    *mutants_of(
         LEFT,
         Break("what a query left is forgotten with the next batch", "to_json", "[*([] if shadow is None else shadow.names()), *left.names()]", "[*([] if shadow is None else shadow.names())]"),
         Break("a topic that was gone is the same one", "SourcePosition.back_in", "t in left.gone and ids.get(t, n) != n", "False"),

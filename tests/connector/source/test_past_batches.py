@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition as Place
 
+from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.task_reports import Batch, Left
 from eoslog.connector.commit.transactional_ids import Sink
@@ -22,6 +23,7 @@ from eoslog.connector.source.source_topics import SourceTopics
 from eoslog.errors import OptionError, RetriesExhausted
 from eoslog.protocol.names_by_sink import ANCHOR
 from tests.connector.brokers import Kafka
+from tests.connector.source import test_whole_batches
 from tests.connector.source.test_whole_batches import PARTITIONS, Writer
 
 BATCHES = ([0], [0, 1, 2], [1], [0, 2], [0, 1, 2])
@@ -86,7 +88,7 @@ def test_others_rows_and_where_the_read_begins(writer: Writer, kafka: Kafka) -> 
     log = SourceTopics(options_of(writer, as__of__batch="1"))
     start = log.resolve("startingOffsets", log.options.starting)
     end = PastBatches(log).ends(start)
-    rows = [(at, value) for _, at, _, value in kafka.rows(writer.topics[0])]
+    rows = [(row[1], row[3]) for row in kafka.rows(writer.topics[0])]
     assert [value for at, value in rows if at < end[writer.topics[0], 0]] == [b"0", b"other", b"1"]
     behind = json.dumps({topic: {p: end[topic, p] for p in range(PARTITIONS)} for topic in writer.topics})
     assert read(writer, as__of__batch="0", startingOffsets=behind) == [], "it begins behind that batch"
@@ -149,7 +151,7 @@ def test_a_partition_that_may_have_had_rows(writer: Writer, monkeypatch: pytest.
     assert read(writer, as__of__batch="1") == [0] * 4 + [1] * 4
     stored = list(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))
     monkeypatch.setattr(past_batches, "decisions_in_log", lambda *_: iter(stored[1:]))
-    with pytest.raises(OptionError, match=f"{writer.topics[0]}-2, .*-2 is not known.*name the other"):
+    with pytest.raises(OptionError, match=r"-2, \S+-2 is not known.*name the other"):
         read(writer, as__of__batch="1")
     others = {topic: [0, 1] for topic in writer.topics}
     known = options_of(writer, as__of__batch="1", assign=json.dumps(others))
@@ -158,7 +160,16 @@ def test_a_partition_that_may_have_had_rows(writer: Writer, monkeypatch: pytest.
     assert sorted(row.batch for row in writer.rows if row.offset < end[row.where]) == [0] * 4 + [1] * 4
 
 
-def test_rows_that_are_gone_since(writer: Writer, kafka: Kafka) -> None:
+def test_places_that_were_not_told(kafka: Kafka) -> None:
+    """A broker did not say where a batch is, and the log has all decisions: it had rows there."""
+    writer = Writer(kafka.bootstrap, [kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)], places=False)
+    with writer.cluster:
+        writer.batch(0, [0])
+        with pytest.raises(OptionError, match=r"-0, \S+-0 is not known"):
+            read(writer, as__of__batch="0")
+
+
+def test_rows_that_are_gone_since(writer: Writer, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention, a deletion and compaction; and each way out."""
     write_all(writer)
     topic = writer.topics[0]
@@ -173,6 +184,15 @@ def test_rows_that_are_gone_since(writer: Writer, kafka: Kafka) -> None:
     with pytest.raises(OptionError, match=f"topic {writer.topics[1]} is compacted"):
         read(writer, as__of__batch="3", startingOffsets=json.dumps(given))
     kafka.make_anew(topic, PARTITIONS)
+    with pytest.raises(OptionError, match=f"{topic}-0 ends at 0, and its rows went to offset 4: the log was"):
+        read(writer, as__of__batch="3", failOnDataLoss="false")
+    anew = decode
+
+    def of_another(*given: Any) -> Decision | None:
+        found = anew(*given)
+        return None if found is None else test_whole_batches.replace_id(found, "another")
+
+    monkeypatch.setattr(past_batches, "decode", of_another)
     with pytest.raises(OptionError, match=r"was deleted and created again .* since batch 3 of query q"):
         read(writer, as__of__batch="3", failOnDataLoss="false")
 
