@@ -361,8 +361,8 @@ def is_anothers(last: Decision | None, batch: Batch, starts: KnownStarts) -> boo
     lay, and the rows are where it would write them: so a replay of them is dropped rightly. A copy that was
     made while the query ran knows its start. So does a moved checkpoint: but its rows are where it writes.
     """
-    last = None if last is None else last.of_query
-    if last is None or last.start is None or last.batch.query_id != batch.query_id:
+    last = None if last is None else last.of(batch.query_id)
+    if last is None or last.start is None:
         return False
     same_place = last.start.place == starts.place
     given = {last.start.topic, starts.topic}
@@ -381,12 +381,12 @@ def check_start(sink: Sink, last: Decision | None, batch: Batch, starts: KnownSt
     """
     if starts is not None and last is not None:
         check_left(sink, last.left, starts)
-    last = None if last is None else last.of_query
-    if starts is None or last is None or last.start is None or not is_anothers(last, batch, starts):
+    made = None if last is None else last.of(batch.query_id)
+    if starts is None or made is None or made.start is None or not is_anothers(last, batch, starts):
         return
-    accept = starts.accept(f"copied:{last.start.word}")
+    accept = starts.accept(f"copied:{made.start.word}")
     if accept is not None:
-        raise copied(sink, last, last.start, starts.place, accept)
+        raise copied(sink, made, made.start, starts.place, accept)
 
 
 def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:

@@ -138,12 +138,12 @@ class Namer(NamedTuple):
     def copy(self, decision: Decision) -> Decision:
         """The decision as this sink has it."""
         batch, sequence = self.stamp.batch, self.stamp.sequence + 1
-        earlier = self.last.earlier_than(batch.query_id) if self.last is not None else ()
-        mine = decision._replace(sequence=sequence, batch=batch, earlier=earlier)
+        mine = decision._replace(sequence=sequence, batch=batch, earlier=(), starts=())
         mine = mine._replace(tokens=RememberedTokens(), within=BatchWrites())
         mine = mine._replace(places=(), older=())  # each begin under this name would look there
         if self.last is None:
             return mine
+        mine = self.last.followed_by(mine)
         return mine._replace(left=self.last.left, behind=self.last.kept_of_query(sequence))
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
@@ -341,7 +341,7 @@ def _decision(ballot: Ballot, last: Decision | None, terms: Terms) -> Decision:
     if terms.token is not None:
         tokens = last.tokens if last is not None else RememberedTokens()
         return decision._replace(tokens=tokens.after(Token.of(terms.token), decision.content, ballot.topics))
-    return decision._replace(earlier=last.earlier_than(stamp.batch.query_id) if last is not None else ())
+    return decision if last is None else last.followed_by(decision)
 
 
 def _check_content(sink: Sink, token: str, then: Content, now: Content) -> None:

@@ -50,6 +50,7 @@ _FIELDS = frozenset(
     (
         *("query", "batch", "digest", "run", "won", "wrote", "rows", "sums", "before", "tokens", "saved"),
         *("ends", "places", "names", "start", "topics", "left", "within", "behind", "write", "older"),
+        "starts",
     )
 )
 _HEAD_ROOM = 64
@@ -79,6 +80,7 @@ class Decision(NamedTuple):
     was none, or an older version has not kept it.
     `write_of`: of a batch write, the query whose foreachBatch has made it; else the one that used the sink
     before, "": none is known. None: it is a stream's batch, or an earlier version has made it.
+    `starts`: the last one of each query in `earlier`, by its id.
     """
 
     sequence: int
@@ -101,6 +103,7 @@ class Decision(NamedTuple):
     behind: "Decision | None" = None
     write_of: str | None = None
     older: Places = ()
+    starts: tuple[tuple[str, Start], ...] = ()
 
     @property
     def is_write(self) -> bool:
@@ -150,7 +153,9 @@ class Decision(NamedTuple):
         """What the next decision, `sequence`, keeps of the sink's last query if a batch write makes it."""
         if self.is_write:
             return None if self.behind is None else self.behind._replace(sequence=sequence)
-        kept = self._replace(sequence=sequence, winners=(), places=(), topics=(), earlier=(), names="")
+        kept = self._replace(
+            sequence=sequence, winners=(), places=(), topics=(), earlier=(), starts=(), names=""
+        )
         kept = kept._replace(older=self.everywhere[-KEPT_PLACES:])
         return kept._replace(tokens=RememberedTokens(), within=BatchWrites(), left=None)
 
@@ -206,6 +211,28 @@ class Decision(NamedTuple):
         """The `earlier` of the next decision, if this query makes it."""
         others = [batch for batch in self._batches if batch.query_id != query_id]
         return tuple(others[:KEPT_QUERIES])
+
+    def followed_by(self, decision: "Decision") -> "Decision":
+        """The next decision, with what it remembers of other queries."""
+        query_id = decision.batch.query_id
+        known = dict(self.starts)
+        for one in (self.behind, None if self.is_write else self):
+            if one is not None and one.start is not None:
+                known[one.batch.query_id] = one.start
+        earlier = self.earlier_than(query_id)
+        starts = tuple((one.query_id, known[one.query_id]) for one in earlier if one.query_id in known)
+        return decision._replace(earlier=earlier, starts=starts)
+
+    def of(self, query_id: str) -> "Decision | None":
+        """What is known of a query's last decision here, of which it may be the batch and the start alone.
+        None: it has made none, or that is forgotten."""
+        last, batch = self.of_query, self.last_of(query_id)
+        if last is not None and last.batch.query_id == query_id:
+            return last
+        start = dict(self.starts).get(query_id)
+        if batch is None or start is None:
+            return None
+        return Decision(self.sequence, batch, self.incarnation, (), (), start=start)
 
     def topics_after(self, written: Iterable[TopicPartition], sequence: int) -> tuple[tuple[str, int], ...]:
         """The `topics` of the next decision."""
@@ -386,6 +413,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "rows": decision.rows,
         "sums": decision.checksums,
         "before": decision.earlier,
+        "starts": decision.starts,
         "tokens": decision.tokens.text(),
         "saved": decision.saved,
         "ends": packed(decision.ends),
@@ -452,7 +480,8 @@ def _of_json(sink: Sink, sequence: int, found: Any) -> Decision:
     behind = _of_json(sink, sequence, found["behind"]) if "behind" in found else None
     write_of = str(found["write"][0]) if "write" in found else None
     details = (rows, checksums, earlier, tokens, saved, ends, places, names, start, topics, left)
-    more = (within, behind, write_of, from_json(found.get("older", ())))
+    starts = tuple((str(query), Start.read(one)) for query, one in found.get("starts", ()))
+    more = (within, behind, write_of, from_json(found.get("older", ())), starts)
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *details, *more)
 
 

@@ -66,10 +66,9 @@ def _moved(last: Decision | None, to: Batch, begun: Begun, places: Places) -> De
     decision = Decision(begun.sequence + 1, to, begun.incarnation, (), (), places=places)
     if last is None:
         return decision
-    earlier = last.earlier_than(to.query_id)
-    decision = decision._replace(within=last.within)
+    decision = last.followed_by(decision)._replace(within=last.within)
     decision = decision._replace(older=last.older_after(places))
-    return decision._replace(earlier=earlier, tokens=last.tokens, topics=last.topics, left=last.left)
+    return decision._replace(tokens=last.tokens, topics=last.topics, left=last.left)
 
 
 def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:

@@ -463,7 +463,7 @@ def noted_left(view: CheckpointView, sink: str) -> Left:
 def learn_accepted(view: CheckpointView, last: Decision | None, known: KnownStarts) -> None:
     """Note the start of a copy whose decision counts here, as is accepted: `eoslog checkpoint rebuild` has to
     know it before this start has come to its end."""
-    made = None if last is None else last.of_query
+    made = None if last is None else last.of(view.batch.query_id)
     if made is not None and made.start is not None and is_anothers(last, view.batch, known):
         NotedStarts.read(view.checkpoint).learn(view.checkpoint, made.start.word, view.batch.batch_id)
 

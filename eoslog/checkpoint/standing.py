@@ -27,7 +27,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import BatchWrite
@@ -120,15 +120,23 @@ class Standing:
             return NextStart.RUN_AGAIN
         decided = self.decided
         is_decided = decided is not None and decided.batch_id >= self.newest.batch_id
-        if is_decided and decided is not None and self.is_anothers:
-            known = None if self.decision is None else self.decision.of_query
-            start = None if known is None else known.start
+        if is_decided and decided is not None and self.is_anothers:  # whose rows this one has not written
+            start = self._start
             parted = None if start is None else start.parted_at(self.starts.words)
-            if parted is None:
-                return NextStart.RUN_AGAIN
-            if parted <= self.newest.batch_id:
-                return NextStart.REPLAY  # the copy has written it, and this one has not
+            is_next = parted is not None and parted <= self.newest.batch_id
+            return NextStart.REPLAY if is_next else NextStart.RUN_AGAIN
         return NextStart.FINISH if is_decided else NextStart.REPLAY
+
+    @property
+    def _start(self) -> Start | None:
+        """The query's start that has made its last decision, as far as that tells."""
+        known = None if self.decision is None else self.decision.of(self.query_id)
+        return None if known is None else known.start
+
+    @property
+    def place_of_copy(self) -> str | None:
+        """Where the copy of this checkpoint is that has made the sink's last decision. None: it has not."""
+        return None if self._start is None or not self.is_anothers else self._start.place
 
     @property
     def _is_done(self) -> bool:
@@ -263,12 +271,17 @@ def position_of(standing: Standing) -> Planned:
             "yet. Start it once; or, to begin elsewhere, remove the checkpoint and set startingOffsets"
         )
     unknown = standing.next_start in (NextStart.RUN_AGAIN, NextStart.IN_FOREACH)
+    if unknown and (copy := standing.place_of_copy) is not None:
+        raise NotEditable(
+            f"batch {standing.next_batch} is not noted as done, and a copy of the checkpoint has decided "
+            f"since: whether all of its rows are written is not known. Is what the copy in {copy} has "
+            "written not to be written again? Then stop its query, and fork that folder instead"
+        )
     if unknown and standing.perhaps_written is None:
         raise NotEditable(
             f"batch {standing.next_batch} is not noted as done, and the checkpoint names no sink of "
-            "eoslog's, or a copy of it has decided since, or foreachBatch has written: whether all of its "
-            "rows are written is not known. Start the query once: it finishes the batch, or says which the "
-            "copy is"
+            "eoslog's, or foreachBatch has written: whether all of its rows are written is not known. Start "
+            "the query once: it finishes the batch"
         )
     if standing.next_start is NextStart.FINISH and standing.is_stateful:
         raise NotEditable(

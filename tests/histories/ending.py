@@ -53,6 +53,8 @@ def end(world: "World") -> None:
     for name, _ in world.cluster.held_open():
         world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
     rows = judge.seen(world.cluster, SINKS)
+    for lineage, below in world.blind:  # docs/limits.md
+        lineage.may_lack |= judge.in_log(world.cluster, lineage.topic, below)
     for lineage in world.lineages:
         lineage.may_lack |= {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]}
         if not lineage.live:  # nobody starts it again, is told what a restored copy lacks, or ends it

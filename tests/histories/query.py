@@ -11,9 +11,9 @@ from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.write_token import WRITER
 from eoslog.connector.offsets.offsets import EARLIEST
-from tests.histories.judge import Lineage, in_log
+from tests.histories.judge import Lineage, in_log, seen
 from tests.histories.offset_log import files_in, offsets_of
-from tests.histories.shapes import FILES
+from tests.histories.shapes import FILES, SINKS
 
 if TYPE_CHECKING:
     from tests.histories.ground import Run
@@ -130,10 +130,12 @@ class Query:
     def stood(self) -> str | None:
         """Where it stood on the checkpoint of before, as startingOffsets: its line; None: that is not
         known. Topics created again and partitions that are new begin at their beginning."""
+        mark = f"{self.lineage.name}:"
+        if not self.reads_files and not any(row.startswith(mark) for row in seen(self.world.cluster, SINKS)):
+            # Brokers know of none of its batches, and nobody has read one.
+            return json.dumps({topic: self._left_out(topic) for topic in self.lineage.topic.split(",")})
         done = -1 if self.before is None else age(self.before)[0]
         there, kept = (-1, -1) if self.before is None else self.world.put_back.get(self.before, (-1, -1))
-        if 0 <= done == there and kept < 0 and not self.reads_files:  # brokers know of none of its batches
-            return json.dumps({topic: self._left_out(topic) for topic in self.lineage.topic.split(",")})
         done = kept if done == there else done  # brokers do not know of more
         if self.before is None or done < 0 or self.reads_files:
             return None

@@ -9,10 +9,11 @@ import uuid
 from typing import TYPE_CHECKING
 
 from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.fork import NewQuery, carry_out_fork
 from eoslog.checkpoint.rebuild import rebuilt
-from eoslog.checkpoint.standing import position_of
+from eoslog.checkpoint.standing import Standing, position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
@@ -171,6 +172,18 @@ def _went_here(world: "World", query: "Query", text: str) -> bool:
     return any(row.startswith(f"{query.lineage.name}:") for row in judge.seen(world.cluster, topics))
 
 
+def _to_fork(session: CommandSession, checkpoint: str, is_own: bool) -> Standing:
+    """What is forked: the checkpoint, or the copy that the command names instead. `is_own`: what that has
+    written is another pipeline's."""
+    try:
+        return editable(session, checkpoint, forked=True)
+    except NotEditable as error:
+        other = re.search(r"the copy in (\S+) has written .* fork that folder instead", str(error))
+        if other is None or not is_own:
+            raise
+        return editable(session, other.group(1), forked=True)
+
+
 def _fork(world: "World", query: "Query", text: str) -> bool:
     """eoslog checkpoint fork, and the options that it prints."""
     told = re.search(r"was decided with the checkpoint (\S+),", text)
@@ -183,16 +196,16 @@ def _fork(world: "World", query: "Query", text: str) -> bool:
     group = None if "kafka.group.id" not in query.sink else f"group-{name}"
     try:
         with world.ground.client() as cluster, output.shown() as watch:
-            found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint), forked=True)
+            found = _to_fork(CommandSession(cluster, as_json=False), str(query.checkpoint), is_own)
             made = NewQuery.named(found, str(new), name, group)
             carry_out_fork(cluster, found, made, watch)
+            query.aside.append(query.checkpoint)
+            query.checkpoint = new
             done = position_of(found).batch_id
+            if is_own:  # what was decided by then is that pipeline's
+                query.lineage.before |= query.behind(done)
     except EoslogError:
         return False
-    if is_own:  # what is decided in the copy is the former query's
-        query.lineage.before |= query.behind(done)
-    query.aside.append(query.checkpoint)
-    query.checkpoint = new
     query.set_id(name)
     if group is not None:
         query.sink["kafka.group.id"] = group

@@ -1,5 +1,6 @@
 """A history happens here, on the ground that it is given: queries, writes and people's acts, act by act."""
 
+import json
 import re
 import shutil
 import uuid
@@ -13,6 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from eoslog.connector.checkpoint.files import LocalFiles
+from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.commit.write_token import Token
 from eoslog.errors import EoslogError
@@ -23,7 +25,7 @@ from tests.histories.ground import App, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
 from tests.histories.mishaps import MISHAPS
 from tests.histories.processes import Strike
-from tests.histories.query import Query, age, identity
+from tests.histories.query import Query, age, identity, logged
 from tests.histories.shapes import FILES, SINKS, SOURCES, Act
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
@@ -56,6 +58,7 @@ class World:
         self.gone: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
         self.put_back: dict[Path, tuple[int, int]] = {}
+        self.blind: list[tuple[Lineage, dict[str, dict[str, int]]]] = []
         """Of checkpoints, when brokers were put back to a copy: batches done then, and when it was made."""
         self.synced: set[str] = set()
         """Files of checkpoints that a power cut does not take."""
@@ -407,6 +410,18 @@ class World:
             plain = {uid for uid in lacks if lineage.tried[uid] == {"at_least_once"}}
             plain |= lacks & lineage.unnoted  # nor does eoslog know what Spark's own connector wrote
             lineage.may_lack |= plain if lineage in current else lacks  # at_least_once compares nothing
+        for query in self.queries.values():  # what comes below offsets that Spark's own connector has noted
+            newest = age(query.checkpoint)[1]
+            if newest < 0 or query.reads_files:
+                continue
+            stands, below = (
+                source_position(json.dumps(logged(query.checkpoint, newest))),
+                dict[str, dict[str, int]](),
+            )
+            for (topic, partition), at in stands.offsets.items():
+                if at and (topic, partition) not in stands.epochs:
+                    below.setdefault(topic, {})[str(partition)] = at
+            self.blind += [(query.lineage, below)] if below else []
 
     def do_keep(self, topic: str) -> None:
         """A replica falls behind: it has the log up to here."""

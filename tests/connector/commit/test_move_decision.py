@@ -110,6 +110,7 @@ MOVED: dict[str, Callable[[Decision, Decision], bool]] = {
     "behind": lambda seen, now: seen.behind is not None and now.behind is None,
     "write_of": lambda seen, now: seen.write_of is not None and now.write_of is None,
     "older": lambda seen, now: seen.of_query is not None and now.older == seen.of_query.everywhere != (),
+    "starts": lambda seen, now: now.starts == seen.starts != (),
 }
 """What a moved decision says of each fact of a decision: kept, made anew, or at its end with its batch."""
 
@@ -133,6 +134,7 @@ def test_whatever_a_decision_holds_has_a_rule_when_it_is_moved() -> None:
     seen = seen._replace(
         write_of="q", left=Left("word", "another", "q", 1, 1795780000), within=within, behind=behind
     )
+    seen = seen._replace(starts=(("another", START),))
     stored = encode(seen, bench.sink, 8)
     bench.broker.commit_offsets("sink", {(ANCHOR, at): chunk for at, chunk in stored.items()})
     saves = Saves("moved")
