@@ -495,9 +495,12 @@ def check_renamed(
         before = f"before, in batch {one.batch}" if one.batch != now.batch else "before"
         under = one.under.replace("without write.token", "without a token")
         under += " and no transactional.id" if now.name and one.token and not one.name else ""
+        moved = bool(one.place and now.place) and one.place != now.place
+        under += f" to {one.where}" if moved else ""
         raise SinkChanged(
             f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
-            f"{before}, and one {now.under} was given {'the same rows' if same else 'other rows'} now. "
+            f"{before}, and one {now.under}{f' to {now.where}' if moved else ''} was given "
+            f"{'the same rows' if same else 'other rows'} now. "
             f"Nothing was written. Leave that write {under} until batch {one.batch} is done. Are the rows to "
             f"be there twice? Set {accepting}"
         )
@@ -508,7 +511,7 @@ def check_remembered(
 ) -> Rules[None]:
     """Check a write whose token its sink does not remember: its query must not have noted it, or such a write
     of a later batch, as batches come in order. `writes`: what the query has noted. Raises DecisionGone."""
-    same = [one for one in writes if _alike(one, now) and one.name == now.name]
+    same = [one for one in writes if _alike(one, now) and (one.place, one.name) == (now.place, now.name)]
     later = [one for one in same if one.batch > now.batch]
     again = [one for one in same if (one.batch, one.token) == (now.batch, now.token)]
     newest = max(later or again, key=lambda one: one.batch, default=None)
@@ -531,17 +534,17 @@ def _same_rows(one: BatchWrite, now: BatchWrite) -> bool:
 def _under_another_name(
     writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite
 ) -> list[BatchWrite]:
-    """The newest write of tokens like this one, of this batch or a later one, if none is known with the same
-    transactional.id: an older copy of the checkpoint runs again, with a name that was changed."""
-    if any(one.name == now.name for one in writes if _alike(one, now)):
+    """The newest write of tokens like this one, of this batch or a later one, if none is known to the same
+    topic with the same transactional.id: an older copy of the checkpoint runs again, with a name or a topic
+    that was changed."""
+    if any((one.place, one.name) == (now.place, now.name) for one in writes if _alike(one, now)):
         return []
     return [one for one in known if _alike(one, now) and one.batch >= now.batch][-1:]
 
 
 def _alike(one: BatchWrite, now: BatchWrite) -> bool:
-    """Whether it has a token of the same stem and topic."""
-    tokens = bool(one.token and now.token) and Token.of(one.token).stem == Token.of(now.token).stem
-    return tokens and one.place == now.place
+    """Whether it has a token of the same stem."""
+    return bool(one.token and now.token) and Token.of(one.token).stem == Token.of(now.token).stem
 
 
 def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]:

@@ -2305,3 +2305,13 @@ def test_brokers_are_put_back_after_a_day_with_spark_s_own_connector() -> None:
     assert not world.findings and not world.errors, (world.told, world.findings)
     seen = play([*acts[:-1], ("produce", "in", 2), ("run", "A", 1), acts[-1]])
     assert not seen.findings and set(seen.errors) == {"DataLoss"}, (seen.told, seen.findings)
+
+
+@pytest.mark.parametrize("more", [[], [("produce", "in", 2)]])
+def test_an_older_copy_of_a_query_whose_token_has_another_topic(more: list[tuple[Any, ...]]) -> None:
+    """The option topic was changed, and an older backup is put back: its way out is the former topic."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"token": "job-A"}), ("run", "A", 1), ("backup", "A")]
+    acts += [("produce", "in", 1), ("run", "A", 1), ("set", "A", "topic", "out2"), *more, ("restore", "A")]
+    world = play(acts)
+    assert not world.findings, (world.told, world.findings)
+    assert world.ways["SinkChanged: topic_of_the_write"], (world.told, world.ways)

@@ -91,6 +91,15 @@ def _name_of_the_write(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _topic_of_the_write(world: "World", query: "Query", text: str) -> bool:
+    """The topic that a write of this batch has had."""
+    told = re.search(r"Leave that write with write\.token=.* to topic (\S+) until", text)
+    if told is None or query.token is None or query.sink["topic"] == told.group(1):
+        return False
+    query.sink["topic"] = told.group(1)
+    return True
+
+
 def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
     """Bring the right checkpoint back."""
     return query.bring_back()
@@ -571,6 +580,7 @@ _WAYS = (
     (r"Give this one a kafka\.group\.id of its own", _group_alone),
     (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
+    (r"Leave that write with write\.token=.* to topic ", _topic_of_the_write),
     (r"Leave that write with write\.token=", _name_of_the_write),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),

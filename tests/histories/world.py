@@ -214,6 +214,7 @@ class World:
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
+        query.unknown = before.unknown
         query.used, query.left, before.left = True, False, True
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
