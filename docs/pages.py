@@ -761,7 +761,8 @@ def api_page() -> str:
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
-        "What this page names is public; everything else may change without notice. Sources and sinks are"
+        "What has a heading here is public, as are the classes of `eoslog.errors`; everything else may change"
+        " without notice. Sources and sinks are"
         ' `format("eoslog")` with [options](connector-options.md). Audits and take-overs are'
         " [commands](commands.md) with `--json`.",
         "",

@@ -28,8 +28,8 @@ def register(spark: SparkSession) -> None:
     for the source of a write, and a program's own thread has none. Repeated calls do no harm.
 
     Raises EnvironmentUnfit (an ImportError) if the driver's Python lacks a library or has too old a Spark.
-    Raises RegistrationError for a session of Spark Connect to which no jar can be brought, a jar that is
-    gone, or a Spark whose Python lacks eoslog.
+    Raises RegistrationError (a RuntimeError) for a session of Spark Connect to which no jar can be brought,
+    a jar that is gone, or a Spark whose Python lacks eoslog.
     """
     archive = home_archive()
     if archive is not None and not archive.is_file():  # a stopped session deleted its copy

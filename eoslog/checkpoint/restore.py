@@ -127,7 +127,8 @@ def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | 
     driver that still runs the query is stopped.
 
     `options`: those of the query's writer. Returns None if the checkpoint is there, or the query has decided
-    nothing. Raises OptionError, NotRestorable, CheckpointUnreadable, CommitFault, KafkaError.
+    nothing. Raises EoslogError (OptionError, NotRestorable and others: catch this base), or an Exception
+    that has the name of Kafka's error code.
     """
     given = sink_options({**options, "checkpointLocation": location}, stream=True)
     if given.state is None or given.transactional_id is None:

@@ -309,7 +309,7 @@ def test_with_the_rights_of_the_page_a_token_is_written(
             with pytest.raises(CommitFault, match="Read on groups that begin with eoslog-write:"):
                 write_under(site, "task-", "q")
             more = Right("Read", "Group", "eoslog-write:", "prefixed")
-            assert "it needs Read on groups that begin with `eoslog-write:`" in PAGE.read_text()
+            assert "a token also needs Read on groups that begin with `eoslog-write:`" in PAGE.read_text()
             given.give(more)
             write_under(site, "last-", "q")
             given.take(more)

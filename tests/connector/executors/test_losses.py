@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -348,7 +349,6 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
     folder = tmp_path / "notes"
     folder.mkdir()
     environment = os.environ | {
-        "MASTER": master,
         "EOSLOG_PROBE": str(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
@@ -357,7 +357,8 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
         "SPARK_WORKER_OPTS": QUICK_START,
     }
-    typed = code_of("where-it-runs.md", "spark-class") + "\nwait\n"
+    typed = code_of("where-it-runs.md", "export MASTER=") + "\nwait\n"
+    typed = re.sub(r"spark://\S+", master, typed, count=1)
     with (tmp_path / "daemons").open("wb") as log:
         shell = psutil.Popen(
             ["bash", "-c", typed], env=environment, stdout=log, stderr=log, start_new_session=True
