@@ -108,7 +108,7 @@ MUTANTS: list[Mutant] = [
         Break("every batch of it may be decided elsewhere", "is_planned_here", "not ends or bool(ends & planned_ends())", "not ends"),
         Break("at_least_once notes nothing", "leave_for_none", "NotedSink(None, None, view.batch.batch_id).write(view.checkpoint)", "pass"),
         Break("a batch write has read what a query did", "plan_of", "decision.of_query", "decision"),
-        Break("a batch write hides a copy", "Decision.of", "self.of_query", "self"),
+        Break("a batch write hides a copy", "Decision.of", "self.of_query", "self", ("tests/connector/commit/test_decision.py",)),
         Break("who comes back to a sink is stopped", "StartOfRun._look_for_a_successor", "[*known.words, last.left.word]", "known.words"),
         Break("who comes back is stopped at its second start", "StartOfRun.before", "self._left is not None", "False"),
         Break("a sink that was left is left again for any", "StartOfRun._leave", "left is not None", "False"),

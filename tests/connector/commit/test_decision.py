@@ -323,6 +323,12 @@ def test_batch_writes_leave_the_sink_to_its_query() -> None:
     assert [getattr(known, name) for name in kept] == [getattr(stream, name) for name in kept]
     assert last.last_of(stream.batch.query_id) == stream.batch
     assert last.successor_of(stream.batch.query_id) is None
+    assert last.of(stream.batch.query_id) == known, "all of it, not its start alone"
+    other = last.followed_by(decision(2)._replace(batch=Batch("another", 0), start=start))
+    assert other.starts == ((stream.batch.query_id, start),) and other.of("another") == other
+    told = other.of(stream.batch.query_id)
+    assert told is not None and (told.batch, told.start, told.written) == (stream.batch, start, ())
+    assert other.of("nobody") is None
     assert last.unsealed.behind is None
     assert stream.of_query == stream and decision(1)._replace(batch=Batch("uuid", 0)).of_query is None
 
