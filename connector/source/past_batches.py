@@ -83,12 +83,15 @@ class PastBatches:
         )
 
     def _of_time(self, stored: Sequence[Stored]) -> Decision:
-        """The last decision that was made by then."""
+        """The last decision that was made by then, if the log has all of it, and the one behind it."""
         until = self._options.as_of_time or 0
-        for one in reversed(stored):
-            if one.time_ms <= until and (decision := self._decoded(one)) is not None:
-                return decision
+        made = [one for one in stored if one.time_ms <= until]
+        following = stored[len(made)].sequence if len(made) < len(stored) else None
+        decision = self._decoded(made[-1]) if made else None
+        if decision is not None and following in (None, 1, decision.sequence + 1):
+            return decision
         known = f"begins at {stored[0].time_ms}" if stored else "is empty"
+        known = f"{known}, and has not all of that time" if made else known
         raise OptionError(
             f"as.of.time={until}: what {ANCHOR} has of sink {self._sink.id} {known}. Brokers compact former "
             "decisions away. Nothing was read: give a later time, or leave as.of.time out"

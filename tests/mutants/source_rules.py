@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = [
         ("tests/connector/source/test_past_batches.py",),
         Break("a former query's batch is taken", "PastBatches._of_batch", "decision.batch.query_id == query", "True"),
         Break("a later batch is taken", "PastBatches._of_time", "one.time_ms <= until", "True"),
-        Break("a torn decision is taken", "PastBatches._of_time", "self._decoded(one)", "self._decoded(stored[0])"),
+        Break("a decision that is gone is passed over", "PastBatches._of_time", "following in (None, 1, decision.sequence + 1)", "True"),
         Break("where rows ended is guessed", "PastBatches._may_have", "[one.sequence for one in until] != list(range(1, decision.sequence + 1))", "False"),
         Break("a partition's first rows are forgotten", "PastBatches._may_have", "one is None or where in one.written", "one is None"),
         Break("what retention took is not missed", "PastBatches._check_there", "start[tp] == first[tp] > 0 and (not self._is_given(tp))", "False"),

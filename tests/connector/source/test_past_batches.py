@@ -134,7 +134,11 @@ def test_what_compaction_has_left_of_the_decisions(writer: Writer, monkeypatch: 
     has(*stored[:2], torn, *stored[3:])
     with pytest.raises(OptionError, match="begins with batch 0 of query q"):
         read(writer, as__of__batch="2")
-    assert read(writer, as__of__time=str(torn.time_ms)) == rows_up_to(1), "it was not made by then"
+    with pytest.raises(OptionError, match="and has not all of that time"):
+        read(writer, as__of__time=str(torn.time_ms))
+    has(*stored[:2], *stored[3:])
+    with pytest.raises(OptionError, match="and has not all of that time"):
+        read(writer, as__of__time=str(torn.time_ms))
     has(*stored[1:])
     assert read(writer, as__of__batch="1") == rows_up_to(1)
     has(stored[0], *stored[2:])
