@@ -165,6 +165,12 @@ class Checkpoint:
         with self._reading(names[0]):
             self._files.sync([*names, *self._newest_of_sources()])
 
+    def sync_completed(self) -> None:
+        """Have Spark's newest note that a batch is done outlive a power cut of the driver's machine."""
+        newest = [f"commits/{batch}" for batch in self.batches("commits")[-1:]]
+        with self._reading("commits"):
+            self._files.sync(newest)
+
     def _newest_of_sources(self) -> Iterator[str]:
         """The newest entry of each source's log, `sources/<source>/<number>`, which may be `.compact`."""
         for source in self._files.names("sources"):

@@ -145,6 +145,8 @@ class StartOfRun:
             self._check_name()
         self._upgraded = given is None
         is_new = given is None or given.sink != sink.id or moved
+        if is_new:
+            view.checkpoint.sync_completed()  # the new sink knows nothing of the batches that are done
         if moved:
             view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
         elif is_new:

@@ -94,7 +94,8 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
 
 def _unnumber(standing: Standing) -> None:
     """Note where rows are, and of no batch: their numbers mean others from now on. What the log has not of
-    these rows, the next start asks about."""
+    these rows, the next start asks about. That the newest batch is done, Spark's own note alone says then."""
+    standing.checkpoint.sync_completed()
     decided = -1 if standing.decided is None else standing.decided.batch_id
     done = max(decided, -1 if standing.completed is None else standing.completed)
     note = NotedPlaces.read(standing.checkpoint)

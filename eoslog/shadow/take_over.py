@@ -262,6 +262,7 @@ def carry_out_take_over(
     """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
     cut, batch = place.cut, place.batch
     noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
+    shadow.checkpoint.sync_completed()  # the shadow's own sink knows of its batches, this one does not
     if not place.is_taken:
         if (unwritten := _unwritten(shadow)) is not None:
             shadow.checkpoint.change("offsets", unwritten, None)

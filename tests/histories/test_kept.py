@@ -2157,6 +2157,27 @@ def test_a_batch_that_is_planned_anew_is_not_the_one_that_was_written(batches: i
     }, (meant.told, there)
 
 
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("by", [-3, 3])
+def test_a_batch_before_an_edit_is_done_whatever_a_power_cut_takes(by: int, rows: bool) -> None:
+    """The edit forgets what says so beside Spark's own note, which nobody else has synced."""
+    edited: list[tuple[Any, ...]] = [("edit", "B", by), ("blackout", "B", 1), ("forget", False, True, rows)]
+    produced: list[tuple[Any, ...]] = [("run", "B", 1), ("produce", "in", 7)]
+    world = play([("query", "B", {}), ("produce", "in", 7), *produced, *edited])
+    assert not world.findings, world.findings
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("strike", ["task: before INIT_PRODUCER_ID", "commit: before END_TXN"])
+def test_a_batch_of_the_former_name_is_done_whatever_a_power_cut_takes(strike: str, rows: bool) -> None:
+    """The sink of the new name knows nothing of it."""
+    begun: list[tuple[Any, ...]] = [("query", "A", {"id": "x"}), ("produce", "in", 7), ("run", "A", 1)]
+    renamed: list[tuple[Any, ...]] = [("set", "A", "id", "y"), ("produce", "in", 7)]
+    cut: list[tuple[Any, ...]] = [("run", "A", 1, ("kill", (strike, 1))), ("blackout", "A", 1)]
+    world = play([*begun, *renamed, *cut, ("forget", False, True, rows)])
+    assert not world.findings, world.findings
+
+
 @pytest.mark.parametrize("source", ["in", "files"])
 @pytest.mark.parametrize("rows", [False, True])
 def test_a_rebuilt_checkpoint_rests_and_its_batch_is_still_the_one_that_was_written(

@@ -20,6 +20,7 @@ from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit import commands as c
@@ -208,6 +209,23 @@ def test_who_has_taken_over_misses_no_rows_of_the_shadow(both: Both) -> None:
     both.kafka.admin.delete_topics([both.into])[both.into].result(60)
     forgotten(both)
     starts(both, transactional_id=both.old.id, kafka_group_id=both.group, topic=both.topic)
+
+
+def test_a_power_cut_after_a_take_over_does_not_write_the_shadow_s_batch_again(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's note that it is done is on the disk before anything changes: the running query's sink knows
+    nothing of the batch."""
+    did: list[str] = []
+    monkeypatch.setattr(LocalFiles, "sync", lambda _, names: did.extend(names))
+
+    def moved(*given: Any, **named: Any) -> Any:
+        did.append("moved")
+        return move_decision(*given, **named)
+
+    monkeypatch.setattr(take_over, "move_decision", moved)
+    assert both.take_over().exit_code == 0
+    assert did[:2] == [f"commits/{both.done - 1}", "moved"]
 
 
 @pytest.mark.parametrize("left", [False, True])
