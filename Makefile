@@ -12,7 +12,7 @@ SPARK_KAFKA := .peers/spark-kafka-4.2.0
 SPARK_KAFKAS := $(SPARK_KAFKA) .peers/spark-kafka-4.0.4 .peers/spark-kafka-4.1.3
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round test-luck test-monitoring
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-broker-options test-kafka test-differential test-connector-kafka test-kafka-versions test-connector-cluster audit-million top-picture demo-picture command-pictures test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster soak-sources histories histories-spark soak-kill test-ends test-beginnings map test-rehearse-kafka test-connector-kfake simulate test-kerberos test-checkpoint test-object-store test-spark-version test-spark-versions soak-fanout test-fanout round certify test-luck test-monitoring
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -63,6 +63,9 @@ test-luck: setup  ## all tests in random order on a busy machine, RUNS=5 times: 
 
 round: setup  ## the targets that were run longest ago, for MINUTES=20; notes the outcome in docs/rounds.md (ONLY="soak-kill test-kafka")
 	$(BIN)/python -u -m tests.rounds --minutes $(or $(MINUTES),20) $(if $(ONLY),--only $(ONLY))
+
+certify: setup $(KAFKA)  ## what this project claims, run as a whole within 60 minutes: demo, tests, histories, kills on both brokers, stock clients; writes a table of docs/evidence.md
+	$(BIN)/python -u -m tests.rounds --certify
 
 model: $(READY)  ## explore the commit protocol's model more deeply than the suite does: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.model_judge --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)

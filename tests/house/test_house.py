@@ -24,7 +24,21 @@ from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import Array, Struct
 from tests import luck, rounds
 from tests.house.map import KINDS, Module, arrows, circles, gathered, longest, mark, naming, read, told
-from tests.rounds import PAGE, ROOT, TABLE, Ran, command, in_turn, noted, page, run, targets
+from tests.rounds import (
+    PAGE,
+    ROOT,
+    TABLE,
+    Claim,
+    Ran,
+    certified,
+    claims,
+    command,
+    in_turn,
+    noted,
+    page,
+    run,
+    targets,
+)
 
 # -- make map ------------------------------------------------------------------------------------
 # What `make map` says, on small trees that are made up and on the sources.
@@ -326,7 +340,8 @@ def test_who_was_run_longest_ago_is_next() -> None:
 
 def test_a_target_that_fails_or_hangs_is_red() -> None:
     assert run("true", 1)[0] == "passed"
-    assert run("exit 3", 1)[0] == "failed (exit code 3)"
+    outcome, _, lines = run("echo out; echo err >&2; exit 3", 1)
+    assert outcome == "failed (exit code 3)" and lines == ["out", "err"]
     assert run("sleep 60 & wait", 0.2 / 60 / rounds.PATIENCE)[0] == "failed (it did not end)"
 
 
@@ -336,9 +351,9 @@ def test_a_round_is_as_long_as_its_minutes(
 ) -> None:
     asked: list[str] = []
 
-    def ran(typed: str, minutes: float) -> tuple[str, float]:
+    def ran(typed: str, minutes: float) -> tuple[str, float, list[str]]:
         asked.append(typed)
-        return outcome, minutes
+        return outcome, minutes, []
 
     where = tmp_path / "rounds.md"
     where.write_text("head\n\n| target |")
@@ -354,6 +369,49 @@ def test_a_round_is_as_long_as_its_minutes(
         "a": outcome,
         "c": outcome,
     }
+
+
+def test_what_is_claimed_is_run_within_an_hour() -> None:
+    table = tomllib.loads(TABLE.read_text())
+    assert {one.target for one in claims()} <= {*table["targets"], *table["others"]}
+    assert sum(one.minutes for one in claims()) <= 60
+    assert {"demo", "test", "histories", "soak-kill", "test-kafka"} == {one.target for one in claims()}
+    assert any("BROKER=nodes" in one.typed for one in claims())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "changed"),
+    [
+        ("passed", "all right; 7 kills of 7", ""),
+        ("failed (exit code 2)", "all right; 7 kills of 7", ""),
+        ("passed", "nothing", ""),
+        ("passed", "all right; 7 kills of 7", "M setup.cfg"),
+    ],
+)
+def test_a_page_is_certified_only_if_all_has_passed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, said: str, changed: str
+) -> None:
+    page = tmp_path / "docs" / "evidence.md"
+    page.parent.mkdir()
+    before = "head\n<!-- made by: make certify -->\nold\n<!-- end of certified -->\nfoot\n"
+    page.write_text(before)
+    claim = Claim("soak-kill", "all of it", 4, "all right; .* kills of", "KILLS=7")
+    monkeypatch.setattr(rounds, "ROOT", tmp_path)
+    monkeypatch.setattr(rounds, "EVIDENCE", page)
+    monkeypatch.setattr(rounds, "claims", lambda: [claim])
+    monkeypatch.setattr(rounds, "run", lambda *_: (outcome, 3.2, ["begin", f"== round 1: {said} ==", "end"]))
+    monkeypatch.setattr(rounds, "_git", lambda *given: changed if given[0] == "status" else "1a2b3c4d")
+    is_right = outcome == "passed" and said != "nothing" and not changed
+    assert rounds.certify() == int(not is_right)
+    row = f"| all of it | `make soak-kill KILLS=7` | 3.2 | round 1: {said} |"
+    assert (row in page.read_text()) == is_right and (page.read_text() == before) != is_right
+    if is_right:
+        assert "head\n" in page.read_text() and "Commit 1a2b3c4d, " in page.read_text()
+        assert page.read_text().endswith("<!-- end of certified -->\nfoot\n") and "old" not in page.read_text()
+
+
+def test_the_page_of_evidence_has_a_place_for_what_was_certified() -> None:
+    assert certified(rounds.EVIDENCE.read_text(), "this", []).count("\nthis\n") == 1
 
 
 # -- luck ----------------------------------------------------------------------------------------
