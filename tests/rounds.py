@@ -116,7 +116,9 @@ class Claim(NamedTuple):
 def claims() -> list[Claim]:
     """What rounds.toml has of `make certify`, in order."""
     rows = tomllib.loads(TABLE.read_text())["certify"]
-    return [Claim(row["target"], row["claim"], row["minutes"], row["says"], row.get("with", "")) for row in rows]
+    return [
+        Claim(row["target"], row["claim"], row["minutes"], row["says"], row.get("with", "")) for row in rows
+    ]
 
 
 def certified(text: str, head: str, rows: Sequence[tuple[Claim, float, str]]) -> str:

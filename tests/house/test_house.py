@@ -407,7 +407,9 @@ def test_a_page_is_certified_only_if_all_has_passed(
     assert (row in page.read_text()) == is_right and (page.read_text() == before) != is_right
     if is_right:
         assert "head\n" in page.read_text() and "Commit 1a2b3c4d, " in page.read_text()
-        assert page.read_text().endswith("<!-- end of certified -->\nfoot\n") and "old" not in page.read_text()
+        assert (
+            page.read_text().endswith("<!-- end of certified -->\nfoot\n") and "old" not in page.read_text()
+        )
 
 
 def test_the_page_of_evidence_has_a_place_for_what_was_certified() -> None:
