@@ -21,6 +21,7 @@ from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check
 from eoslog.connector.checkpoint.completed_batches import check_completed, check_forgotten, others_batches
 from eoslog.connector.checkpoint.new_checkpoint import (
     check_forgotten_name,
+    check_new_checkpoint,
     check_plain_start,
     remade,
     takes_place,
@@ -157,6 +158,7 @@ class StartOfRun:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
         self._started = wait_for_rows(view, self._options.topic)
+        self._check_beginning()
         self._runner.run(note_stream(sink, view.batch, notes))
 
     def _check_name(self) -> None:
@@ -291,15 +293,11 @@ class StartOfRun:
         Call it when the sink is acquired, so that its former owner can no longer change the group.
         Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
         """
-        view, options = self._view, self._options
+        view = self._view
         decided, undecided = places_decided(view.checkpoint, begun.ours, again=bool(begun.lost))
         self._end_forgotten(self._sink, undecided, commit=False)
-        given = None if self._upgraded else NotedSink.read(view.checkpoint)
         kept = kept_of(view, begun.decided)
-        wanted, now = Offsets(), known_id(self._cluster)
-        for planned in (view.planned, *(() if kept is None else (kept,))):
-            wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
-        committed = settled_offsets(self._cluster, self._runner, self._sink, self._group, wanted)
+        committed = settled_offsets(self._cluster, self._runner, self._sink, self._group, self._read_of(kept))
         last = None if begun.decided is None else self._runner.run(observed_decision(self._sink))
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
@@ -315,31 +313,12 @@ class StartOfRun:
             decided = decided if last is None else (*decided, *places_of_queries([last]))
             if self._end_forgotten(self._sink, decided, commit=True):
                 rows = look()
-        story = StartFacts(
-            sink=begun.sink_id,
-            batch=view.batch,
-            ends=view.planned.topic_offsets(),
-            begins=view.planned.each_beginning(),
-            completed=view.completed,
+        story = self._story(last, committed, others)._replace(
             decided=begun.decided,
             ended=None if kept is None else (kept.digest, kept.topic_offsets()),
-            group=self._group,
-            committed=committed,
-            taken=view.planned.taken(),
-            since=None if given is None else given.since,
             rested=has_rested(view, rows.newest),
             rows=rows,
-            accepted=options.accepted,
             left_state=begun.left_state,
-            followed_by=successor(last, view, self._group, self._sink.id, now),
-            left=plan_of(last),
-            without_topics=view.planned.without_topics(),
-            others={sink: OtherSink(made.batch, made.went_to) for sink, made in others.items()},
-            unread=unread_of(self._cluster, view, plan_of(last), committed),
-            remade=remade(plan_of(last), view.planned),
-            cut=cut_of(self._cluster, view, plan_of(last), committed),
-            word="" if last is None else last.word,
-            went_to=elsewhere(last, options),
         )
         for warning in check_story(story):
             logger.warning(warning)
@@ -353,6 +332,61 @@ class StartOfRun:
                 if rows.lacks:
                     forget_lacking(self._cluster, view.checkpoint)
             _finish_others(story, self._runner, view, self._sink.id)
+
+    def _check_beginning(self) -> None:
+        """Raise StartsElsewhere if a new checkpoint begins elsewhere than where the sink's last query stands.
+
+        It is checked before the sink is acquired, which would stop that query: a name that was given twice by
+        mistake stops the second start alone. It is checked again after that, when nobody moves these places.
+        """
+        view, last = self._view, self._observed.get(self._sink.id)
+        made = None if last is None else last.of_query
+        if not _is_first(view) or made is None or made.batch.query_id == view.batch.query_id:
+            return
+        committed = committed_offsets(self._cluster, self._group, self._read_of(None), stable=False)
+        story = self._story(last, committed, self._others(committed))
+        if not takes_place(story):
+            check_new_checkpoint(story._replace(decided=made.batch, left_state=made.saved is not None))
+
+    def _read_of(self, kept: Planned | None) -> Offsets:
+        """The group's partitions that the planned batch reads, or `kept`, the decided one."""
+        wanted, now = Offsets(), known_id(self._cluster)
+        for planned in (self._view.planned, *(() if kept is None else (kept,))):
+            wanted |= of_group(planned, self._group, self._sink.id, now).topic_offsets()
+        return wanted
+
+    def _story(
+        self,
+        last: Decision | None,
+        committed: Mapping[TopicPartition, NotedOffset],
+        others: Mapping[str, Decision],
+    ) -> StartFacts:
+        """What checkpoint, group and the sink's `last` decision tell; `others`: of other sinks."""
+        view, left = self._view, plan_of(last)
+        given = None if self._upgraded else NotedSink.read(view.checkpoint)
+        return StartFacts(
+            sink=self._sink.id,
+            batch=view.batch,
+            ends=view.planned.topic_offsets(),
+            begins=view.planned.each_beginning(),
+            completed=view.completed,
+            decided=None,
+            ended=None,
+            group=self._group,
+            committed=committed,
+            taken=view.planned.taken(),
+            since=None if given is None else given.since,
+            accepted=self._options.accepted,
+            followed_by=successor(last, view, self._group, self._sink.id, known_id(self._cluster)),
+            left=left,
+            without_topics=view.planned.without_topics(),
+            others={sink: OtherSink(made.batch, made.went_to) for sink, made in others.items()},
+            unread=unread_of(self._cluster, view, left, committed),
+            remade=remade(left, view.planned),
+            cut=cut_of(self._cluster, view, left, committed),
+            word="" if last is None else last.word,
+            went_to=elsewhere(last, self._options),
+        )
 
     def _end_forgotten(self, sink: Sink, places: Places, *, commit: bool) -> bool:
         """End what no coordinator comes back to at these places. Returns whether there was any."""

@@ -2167,6 +2167,20 @@ def test_a_batch_before_an_edit_is_done_whatever_a_power_cut_takes(by: int, rows
     assert not world.findings, world.findings
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_name_that_is_given_twice_does_not_stop_who_has_it(starting: str) -> None:
+    """The second start is refused, with its checkpoint and with another new one; the first query goes on."""
+    begun: list[tuple[Any, ...]] = [
+        ("query", "A", {"id": "x"}),
+        ("query", "B", {"id": "x", "starting": starting}),
+    ]
+    more: list[tuple[Any, ...]] = [("produce", "in", 7), ("run", "A", 1)]
+    second: list[tuple[Any, ...]] = [("produce", "in", 7), ("run", "B", 1)]
+    world = play([*begun, *more, *second, *more, *second, *more, ("anew", "B", starting), *second, *more])
+    assert {text.partition(":")[0] for text in world.told} == {"B"} and not world.findings, world.told
+    assert world.errors.keys() == {"StartsElsewhere"} and world.errors.total() >= 3
+
+
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("strike", ["task: before INIT_PRODUCER_ID", "commit: before END_TXN"])
 def test_a_batch_of_the_former_name_is_done_whatever_a_power_cut_takes(strike: str, rows: bool) -> None:

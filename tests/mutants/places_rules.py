@@ -193,6 +193,7 @@ MUTANTS: list[Mutant] = [
         Break("nobody looks where a leader was elected", "_is_elected", "where in known and known[where] != epochs.get(where, known[where])", "False", ("tests/histories/test_kept.py",)),
         Break("a batch whose note a power cut took is not done", "CheckpointView.of", "planned.batch_id - 1 if planned.batch_id > 0 else None", "None", KEPT),
         Break("rows of a first batch that nobody knows are written again", "StartOfRun.after", "rows._replace(undecided=behind)", "rows", KEPT),
+        Break("a name that is given twice stops who has it", "StartOfRun.before", "self._check_beginning()", "pass", KEPT),
         Break("a query that starts first notes no time", "StartOfRun.before", "wait_for_rows(view, self._options.topic)", "True", KEPT),
         Break("what was removed before a query's first start was its own", "followed", "since is None and begins[tp] > 0 and (first.get(tp, ends[tp]) <= begins[tp])", "begins[tp] > 0 and first.get(tp, ends[tp]) <= begins[tp]", KEPT),
         Break("a line does not serve where a topic has come back", "source_options._checked", "{*bound, *(tp for tp in left if tp in (assigned or ()) or tp[0] in (topics or ()))}", "{*bound}", KEPT),

@@ -121,7 +121,7 @@ MUTANTS: list[Mutant] = [
         Break("another query's batch is ours", "kept_of", "decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id", "decided is None or decided.batch_id > planned.batch_id"),
         Break("an older batch has the newest offsets", "kept_of", "decided.batch_id < planned.batch_id", "False"),
         Break("the group is not asked", "committed_offsets", "group is None or not wanted", "True"),
-        Break("the group of the ended batch is not asked", "StartOfRun.after", "(view.planned, *(() if kept is None else (kept,)))", "(view.planned,)"),
+        Break("the group of the ended batch is not asked", "StartOfRun._read_of", "(self._view.planned, *(() if kept is None else (kept,)))", "(self._view.planned,)"),
         Break("sources of any cluster", "StartOfRun.before", "check_group_cluster(view.planned.clusters(), now, self._options.group_id)", "pass"),
         Break("what is completed is not compared", "StartOfRun.after", "check_story(story)", "check_story(story._replace(completed=None))"),
         Break("what others have decided is left to them", "_finish_others", "runner.run(fence(Sink(sink), noted_left(view, new) if replaced else None))", "pass"),

@@ -62,7 +62,7 @@ class Streams:
         self.sources = {name: kafka.topic(1) for name in ("older", "newer")}
         self.known: list[str] = []
 
-    def start(self, name: str) -> StreamingQuery:
+    def start(self, name: str, *, by_mistake: bool = False) -> StreamingQuery:
         rows = (
             self.spark.readStream.format("eoslog")
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
@@ -76,7 +76,7 @@ class Streams:
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .option("topic", self.target)
             .option("transactional.id", f"sink-{self.target}")
-            .option("start.accepted", anew("", *self.known))
+            .option("start.accepted", anew(*([] if by_mistake else self.known), ""))
             .option("checkpointLocation", str(self.folder / name))
             .queryName(f"{name} {self.target}")
             .start()
@@ -127,6 +127,22 @@ def test_the_older_of_two_queries_stops_and_says_why(streams: Streams) -> None:
         newer.awaitTermination(PATIENCE_SECONDS)
     streams.put("older", b"f")
     streams.wait_for(b"a", b"b", b"c", b"d", b"f")
+    older.stop()
+
+
+@pytest.mark.timeout(2 * PATIENCE_SECONDS)
+@pytest.mark.spark
+def test_a_name_that_is_given_twice_by_mistake_stops_the_second_query_alone(streams: Streams) -> None:
+    streams.put("older", b"a")
+    older = streams.start("older")
+    streams.wait_for(b"a")
+    streams.put("newer", b"b")
+    for _ in range(2):  # the second time its first batch is planned already
+        with pytest.raises(StreamingQueryException, match="StartsElsewhere"):
+            streams.start("newer", by_mistake=True).awaitTermination(PATIENCE_SECONDS)
+    streams.put("older", b"c")
+    streams.wait_for(b"a", b"c")
+    assert older.isActive and older.lastProgress is not None
     older.stop()
 
 
