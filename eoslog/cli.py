@@ -30,6 +30,7 @@ COMMANDS = {
     "checkpoint": ("eoslog.checkpoint.command", "Show, check and edit Spark's checkpoint of a query."),
     "shadow": ("eoslog.shadow.command", "Compare a new version of a query with the running one."),
     "audit": ("eoslog.audit.command", "Prove that a topic, or a table, has a topic's records exactly once."),
+    "prove": ("eoslog.prove.command", "Prove what a sink wrote, for an auditor; check that on a copy."),
 }
 
 

@@ -15,6 +15,7 @@ parts. Each of these steps may collide: for two different records, all steps tog
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
 
@@ -43,11 +44,14 @@ _PADS = pa.array([b"", b"\0", b"\0\0", b"\0\0\0"], pa.binary())
 
 
 class Digester:
-    """The random numbers of one run. Only digests by the same Digester can be compared."""
+    """The random numbers of one run. Only digests by the same Digester can be compared. `seed`: whoever has
+    it makes the same numbers, and may make strings that collide; None: nobody can."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: bytes | None = None) -> None:
         shape = (2 * _LEVELS + 1, LANES, BLOCK + 2)
-        self._random = np.frombuffer(secrets.token_bytes(8 * int(np.prod(shape))), np.uint64).reshape(shape)
+        size = 8 * int(np.prod(shape))
+        drawn = secrets.token_bytes(size) if seed is None else hashlib.shake_256(seed).digest(size)
+        self._random = np.frombuffer(drawn, "<u8").astype(np.uint64).reshape(shape)
 
     def strings(self, column: pa.Array) -> Words:
         """Digests of a binary column, nulls included."""
