@@ -4,15 +4,16 @@ What was found is `wrong` if the logs contradict the decisions. It is `unknown` 
 would tell: decisions that compaction took, rows that retention took. What is unknown is never proven.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import DecisionDamaged
-from eoslog.connector.commit.places import Place, made_anew
+from eoslog.connector.commit.places import Place, by_partition, made_anew
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.source.past_batches import Stored
@@ -119,7 +120,8 @@ class Judged:
     unnamed: list[str] = field(default_factory=list)
 
 
-class Case(NamedTuple):
+@dataclass(frozen=True)
+class Case:
     """What is judged: the decisions first..last of `history`, which may have later ones, and the logs of
     their topics. `names`: the transactional ids of producers of which no decision knows."""
 
@@ -130,7 +132,7 @@ class Case(NamedTuple):
     logs: Mapping[TopicPartition, PartitionLog]
     names: Mapping[int, str]
 
-    @property
+    @cached_property
     def missing(self) -> set[int]:
         """The numbers up to the last one of which the log has no decision."""
         return {*range(1, self.last + 1)} - {one.sequence for one in self.history.decided}
@@ -221,9 +223,9 @@ class _Try(NamedTuple):
         """How many rows readers see."""
         return sum(one.rows for _, one in self.there if one.committed)
 
-    def unseen(self, committed: bool | None) -> list[str]:
+    def unseen(self, committed: bool | None) -> list[TopicPartition]:
         """Where rows stand that they do not see, as they were aborted, or never ended."""
-        return [f"{where[0]}-{where[1]}" for where, one in self.there if one.committed is committed]
+        return [where for where, one in self.there if one.committed is committed]
 
 
 def _rows(case: Case, group: Sequence[Decided], there: _There, reach: "_Reach", line: Line) -> None:
@@ -251,9 +253,9 @@ def _rows(case: Case, group: Sequence[Decided], there: _There, reach: "_Reach", 
 def _task(case: Case, one: _Try, wanted: int | None, reach: "_Reach", line: Line) -> None:
     name = f"task {one.winner.partition}, {one.winner.participant.name}"
     if aborted := one.unseen(False):
-        line.wrong.append(f"{name}: its rows in {', '.join(aborted)} were aborted")
-    if opened := [at for at in one.unseen(None) if not _compacted(case, at)]:
-        line.wrong.append(f"{name}: {', '.join(opened)} has no marker that ends it")
+        line.wrong.append(f"{name}: its rows in {_named(aborted)} were aborted")
+    if opened := [where for where in one.unseen(None) if not case.logs[where].compacted]:
+        line.wrong.append(f"{name}: {_named(opened)} has no marker that ends it")
     if wanted is None:
         line.unknown.append(f"{name}: the decision does not say how many rows it had")
     if aborted or opened or one.seen == (one.seen if wanted is None else wanted):
@@ -266,9 +268,8 @@ def _task(case: Case, one: _Try, wanted: int | None, reach: "_Reach", line: Line
     (line.wrong if wrong or not unknown else line.unknown).append("; ".join([said, *wrong, *unknown]))
 
 
-def _compacted(case: Case, name: str) -> bool:
-    topic, _, partition = name.rpartition("-")
-    return case.logs[topic, int(partition)].compacted
+def _named(places: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in places)
 
 
 def _why_lacking(case: Case, one: Decided, reach: "_Reach") -> tuple[list[str], list[str]]:
@@ -279,9 +280,7 @@ def _why_lacking(case: Case, one: Decided, reach: "_Reach") -> tuple[list[str], 
         if log is None:
             wrong.append(f"{name} does not exist any more")
             continue
-        at = next(
-            (place for place in one.decision.places if place[0] == where[0] and place[2] == where[1]), None
-        )
+        at = by_partition(one.decision.places).get(where)
         anew = made_anew(where[0], at.topic_id, log.topic_id) if at is not None else ""
         if anew:
             wrong.append(anew)
@@ -447,7 +446,7 @@ def _starts(
     unnamed = {topic for topic, _ in planned.each_end()} - planned.topic_ids().keys()
     ends = {where: each for where, each in then.each_end().items() if where[0] in same | unnamed}
     if last.query != one.query:
-        _check_follows(began, then.topic_offsets(), ends, last, line)
+        _check_follows(began, planned, then.topic_offsets(), last, {where[0] for where in ends}, line)
         return began
     number, known = one.decision.batch.batch_id, last.decision.batch.batch_id
     if number == known:
@@ -473,17 +472,25 @@ def _starts(
 
 
 def _check_follows(
-    began: _Ends, ended: Mapping[TopicPartition, int], ends: _Ends, last: Decided, line: Line
+    began: _Ends,
+    planned: Planned,
+    ended: Mapping[TopicPartition, int],
+    last: Decided,
+    topics: Collection[str],
+    line: Line,
 ) -> None:
-    """Another query begins: where the one before it has ended, if they have partitions in common."""
-    for where in sorted(ends):
+    """Another query begins: where the one before it has ended, in the partitions of these topics that both
+    read."""
+    both = [where for where in planned.each_end() if where in ended and where[0] in topics]
+    for where in sorted(both):
+        name = f"source {where[0]}-{where[1]}"
+        if where not in began:
+            line.unknown.append(f"{name}: where its query began is not told, and another one read it before")
         for start in began.get(where, {}).values():
             if start != ended[where]:
                 how = "overlap" if start < ended[where] else "leave a gap"
-                line.wrong.append(
-                    f"source {where[0]}-{where[1]} begins at {start}, and {last.decision.batch} ended at "
-                    f"{ended[where]}: ranges {how}"
-                )
+                then = f"{last.decision.batch} ended at {ended[where]}"
+                line.wrong.append(f"{name} begins at {start}, and {then}: ranges {how}")
 
 
 def _say_source(line: Line, planned: Planned, starts: _Ends) -> None:

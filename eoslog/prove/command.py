@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -170,14 +171,16 @@ def _case(
 def _settle(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> None:
     """Wait until readers of committed rows come to these offsets, where the log has them, or for --timeout.
     What they do not come to is found later."""
-    for where, offset in wanted.items():
-        try:
-            end = list_offsets(cluster, {where: LATEST}, committed=False)[where]
-            settled_end(cluster, where, min(offset, end))
-        except UnknownTopic:
-            continue
-        except RetriesExhausted:
-            return
+    for topic in sorted({topic for topic, _ in wanted}):
+        with suppress(UnknownTopic):
+            cluster.describe(topic)
+            asked = {where: offset for where, offset in wanted.items() if where[0] == topic}
+            ends = list_offsets(cluster, dict.fromkeys(asked, LATEST), committed=False)
+            try:
+                for where, offset in asked.items():
+                    settled_end(cluster, where, min(offset, ends[where]))
+            except RetriesExhausted:
+                return
 
 
 def _check_readable(case: Case, judged: Judged) -> None:

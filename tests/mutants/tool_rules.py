@@ -15,8 +15,46 @@ FORGETS = f"{HERE}test_broken_brokers.py::test_a_broker_that_forgets_in_a_crash_
 KILLS = (f"{HERE}test_broken_brokers.py",)
 WHOLE = (f"{HERE}test_rehearse.py",)
 WARM = ("tests/warm/test_warm.py",)
+PROVE = ("tests/prove/test_prove.py",)
+COPIES = ("tests/prove/test_copies.py",)
 
 MUTANTS: list[Mutant] = [
+    *mutants_of(
+        PROVE,
+        Break("missing decisions are proven", "batches._numbers", "number >= case.first", "False"),
+        Break("the first of two decisions counts", "History.of", "twice.add(decision.sequence)", "pass"),
+        Break("a task may be doubled", "batches._rows", "len(good) > 1", "False"),
+        Break("aborted rows are fine", "batches._task", "one.unseen(False)", "[]"),
+        Break("a transaction needs no marker", "batches._task", "[where for where in one.unseen(None) if not case.logs[where].compacted]", "[]"),
+        Break("fewer rows will do", "batches._task", "one.seen == (one.seen if wanted is None else wanted)", "one.seen"),
+        Break("removed rows are lost ones", "_why_lacking", "log.begins > reach.before(where, one.sequence) + 1", "False"),
+        Break("whatever lacks was removed", "_why_lacking", "log.begins > reach.before(where, one.sequence) + 1", "True"),
+        Break("compaction takes no rows", "_why_lacking", "log.compacted", "False"),
+        Break("rows of no decision are others'", "batches._others", "one.writer.producer_id in producers or sink_of(writer) == case.sink.id", "False"),
+        Break("rows of no decision are a missing one's", "batches._undecided", "not missing", "False"),
+        Break("rows of a missing decision are proven", "batches._undecided", "missing[-1] >= case.first or numbers[-1] >= case.first", "False"),
+        Break("unnamed writers are others", "command._entries", "judged.unnamed if allow_foreign else []", "[]"),
+        Break("a source may go back", "batches._starts", "end < start", "False"),
+        Break("batches may be left out", "batches._starts", "number > known + 1", "False"),
+        Break("another query begins anywhere", "_check_follows", "start != ended[where]", "False"),
+        Break("rows that are held back are read", "_check_readable", "one.last >= case.logs[where].stable", "False"),
+        Break("a document is written over another file", "command._prove", "'x'", "'w'"),
+    ),
+    *mutants_of(
+        COPIES,
+        Break("rows have no order", "document.reordered", "content.sha256.hexdigest() != part.sha256", "False"),
+        Break("headers are no content", "content_of", "[*parts, *_headers(records.headers)]", "parts"),
+        Break("null is empty", "logs._framed", "BinaryColumn.of('content', column, len(column)).lengths", "np.maximum(BinaryColumn.of('content', column, len(column)).lengths, 0)"),
+        Break("any number of rows will do", "is_like", "copy.rows == total", "True"),
+        Break("a batch is taken for one like it", "aligned", "at != counted and _next_stands(parts[number + 1:], there - here, sums)", "False"),
+        Break("what has moved needs no order", "command._aligned", "content.sha256.hexdigest() != parts[one[0]].sha256", "False"),
+        Break("rows that lack are others'", "document._said", "lost and more", "False"),
+        Break("a line stands alone", "document._hash", "before + _canonical(entry)", "_canonical(entry)"),
+        Break("a hash is not compared", "read_document", "known != before", "False"),
+        Break("JSON of any form is read", "read_document", "text.rstrip('\\n') != _canonical({**entry, _HASH: before})", "False"),
+        Break("a document needs no end", "_check_whole", "entries[-1].get('kind') != 'end' or entries[-1]['lines'] != len(entries)", "False"),
+        Break("what was not right is now", "command._check", "'wrong' if wrong else end['verdict']", "'wrong' if wrong else 'proven'"),
+    ),
     *mutants_of(
         JUDGE,
         Break("what was removed is a phantom", "judge", "missing & gone(rows) & ~seen[group]", "missing & seen[group]"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 from click.testing import CliRunner
-from confluent_kafka import Producer as StockProducer
 
 from eoslog.cli import main
 from eoslog.client.admin import transactions
@@ -26,7 +25,7 @@ from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.encode import encode_batches
-from tests.connector.brokers import QUIET, Kafka
+from tests.connector.brokers import Kafka
 
 PARTITIONS = 3
 READ = 10
@@ -173,8 +172,9 @@ def mirrored(made: Stream, kafka: Kafka, hurt: Hurt = lambda _: None) -> dict[st
 
 
 def _put(kafka: Kafka, topic: str, parts: list[list[Any]]) -> None:
-    producer = StockProducer(QUIET | {"bootstrap.servers": kafka.bootstrap, "acks": "all", "linger.ms": 100})
+    producer = kafka.producer(acks="all", linger_ms=100, queue_buffering_max_messages=1_000_000)
     for partition, rows in enumerate(parts):
         for key, value, at, headers in rows:
             producer.produce(topic, value, key, partition, timestamp=at, headers=headers)
+            producer.poll(0)
     assert producer.flush(60) == 0

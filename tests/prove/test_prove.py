@@ -192,7 +192,7 @@ def test_a_decided_transaction_that_was_aborted(made: Stream, file: Path) -> Non
     status, said = prove(made, file, "--timeout", "1")
     assert status == 1
     aborted = [text for text in said["wrong"] if "were aborted" in text]
-    assert len(aborted) == 1 and "task 1" in aborted[0] and f"its rows in {made.topics[0]}-1" in aborted[0]
+    assert len(aborted) == 1 and "task 1" in aborted[0] and f"{made.topics[0]}-1" in aborted[0]
     assert any("has no marker that ends it" in text for text in said["wrong"]), "the others are open yet"
 
 
@@ -370,6 +370,14 @@ def test_another_query_begins_where_the_one_before_has_ended(
     status, said = prove(made, file)
     assert status == int(bool(how)), said
     assert [text.endswith(f"ranges {how}") for text in said["wrong"]] == [True] * status
+
+
+def test_another_query_that_does_not_say_where_it_began(made: Stream, file: Path) -> None:
+    made.batches(2)
+    made.query = "q2"
+    made.batch(2)
+    status, said = prove(made, file)
+    assert status == 2 and "where its query began is not told" in said["unknown"][0]
 
 
 def test_a_sink_that_runs_meanwhile(made: Stream, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,62 @@
+"""`eoslog prove` on streams in a real Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import Kafka
+from tests.prove.provekit import check, entries, run
+from tests.spark_session import all_available
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+PARTITIONS, ROWS, EACH = 12, 600, 100
+
+
+def test_a_stream_of_several_batches_into_many_partitions(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Started again in their midst; a row without a key, headers, and a dead letter go with it."""
+    source, topic, dead = kafka.topic(2), kafka.topic(PARTITIONS), kafka.topic(1)
+    made = f"{topic}-sink"
+
+    def copies(first: int) -> None:
+        for partition in range(2):
+            kafka.put(source, [b"%d" % n for n in range(first, first + ROWS // 4)], partition)
+        reads = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(EACH)}
+        rows = spark.readStream.format("eoslog").options(**reads, **cluster).load().repartition(5)
+        to = f"if(value = '7', null, '{topic}')"  # that row is a dead letter
+        rows = rows.selectExpr(
+            "if(offset % 7 = 0, null, value) as key", "value", f"{to} as topic",
+            "array(struct('of' as key, value)) as headers",
+        )  # fmt: skip
+        sink = rows.writeStream.format("eoslog").options(**cluster, **{"transactional.id": made})
+        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        all_available(sink.option("deadletter.topic", dead)).awaitTermination(120)
+
+    cluster = {"kafka.bootstrap.servers": kafka.bootstrap}
+    file = tmp_path / "proof.jsonl"
+    copies(0)
+    copies(ROWS // 4)
+    status, said = run(kafka.bootstrap, made, "--out", str(file))
+    assert status == 0, said
+    assert (said["verdict"], said["rows"]) == ("proven", ROWS)
+    assert len(kafka.rows(dead)) == 2
+    batches = entries(file, "batch")
+    assert [batch["batch"] for batch in batches] == list(range(ROWS // EACH))
+    assert [sum(batch["rows"]) for batch in batches] == [EACH] * len(batches)
+    read = [sum(end - start for start, end in batch["source"]["0"][source].values()) for batch in batches]
+    assert read == [EACH] * len(batches)
+    assert len({log["partition"] for log in batches[0]["log"] if log["topic"] == topic}) == PARTITIONS
+    with EmbeddedBroker() as broker:
+        other = Kafka(broker.bootstrap)
+        for name, count in ((topic, PARTITIONS), (dead, 1)):
+            copy = other.topic(count, name=name)
+            for partition, _, key, value, _, at, headers in kafka.rows(name, count):
+                other.put(copy, [value], partition, key=key, timestamp=at, headers=headers)
+        assert check(other, file)[0] == 0
+        other.put(topic, [b"more"], 3)
+        assert check(other, file)[0] == 1
