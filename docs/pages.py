@@ -123,7 +123,7 @@ def options_page() -> str:
     lines = [
         "# Options of the broker",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit.",
+        "Made by `python -m docs.pages`; do not edit.",
         "",
         "Set options in the config file or by `--config NAME=VALUE`. Where Kafka has the option, the name is"
         " Kafka's, and most often the default. *Dynamic* ones can be changed while the broker runs"
@@ -339,7 +339,7 @@ def connector_page() -> str:
     lines = [
         "# Options",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit.",
+        "Made by `python -m docs.pages`; do not edit.",
         "",
         "Options of Spark's connector and of Kafka's clients mean what they mean there. **Differs** says how"
         " eoslog's do (from Spark 4.2, kafka-clients 3.9). Names are not case-sensitive.",
@@ -540,7 +540,7 @@ def errors_page() -> str:
     lines = [
         "# Error codes",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit. [Errors](errors/index.md)"
+        "Made by `python -m docs.pages`; do not edit. [Errors](errors/index.md)"
         " says what each *message* means, and the way out.",
         "",
         "Each code has one kind (KIP-360), for every request. *retriable*: the request is sent again,"
@@ -593,10 +593,11 @@ _HOW_TO = {
     "checkpoint": "checkpoints.md",
     "shadow": "shadow.md",
     "audit": "audit.md",
+    "prove": "audit.md",
 }
 """A command -> the page that has examples of it."""
 _FOR = {
-    "queries": ("doctor", "rehearse", "checkpoint", "shadow", "audit"),
+    "queries": ("doctor", "rehearse", "checkpoint", "shadow", "audit", "prove"),
     "any cluster": (
         "topics",
         "groups",
@@ -703,7 +704,7 @@ def _help(
     yield from ("", f"{heading} {name}" if heading == "##" else f"{heading} `{usage}`")
     said = [" ".join(one.split()) for one in (command.help or "").split("\n\n")]
     if page := _HOW_TO.get(name.removeprefix("eoslog ")):
-        said.append(f"How to: [{_title(page)}]({page}).")
+        said.append(f"[{_title(page)}]({page})")
     for paragraph in said:
         yield from ("", _OPTION_NAME.sub(r"`\g<0>`", paragraph))
     options = [told for _, told in _options(command) if told != _HELP]
@@ -711,7 +712,7 @@ def _help(
         counts = Counter(told for _, one in below for _, told in _options(one))
         several = [told for told, many in counts.items() if many > 1 and told not in (*shared, _HELP)]
         if several:
-            yield from ("", "Options of several of these commands:", "", *_block(several))
+            yield from ("", "Options of several:", "", *_block(several))
         for called, one in below:
             yield from _help(f"{name} {called}", one, "###", shared, several)
         return
@@ -719,7 +720,7 @@ def _help(
     also = [] if len(also) == len(shared) else also
     named = [_OPTION_NAME.findall(told)[0] for told, _ in also]
     of_group = [_OPTION_NAME.findall(one[0])[0] for one in group if one in options]
-    named += [f"all of {name.rpartition(' ')[0]} above"] if len(of_group) == len(group) > 2 else of_group
+    named += ["all above"] if len(of_group) == len(group) > 2 else of_group
     own = [told for told in options if told not in shared and told not in group]
     block = _block(
         own, usage if heading == "##" and usage != name else "", f"Also: {', '.join(named)}" if named else ""
@@ -759,7 +760,7 @@ def api_page() -> str:
     lines = [
         "# Python API",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit.",
+        "Made by `python -m docs.pages`; do not edit.",
         "",
         "What has a heading here is public, as are the classes of `eoslog.errors`; everything else may change"
         " without notice. Sources and sinks are"

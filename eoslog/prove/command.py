@@ -63,14 +63,14 @@ _SAID = {
 
 @click.command()
 @click.argument("sink", required=False)
-@click.option("--out", metavar="FILE", help="The document to write; it must not be there yet.")
+@click.option("--out", metavar="FILE", help="The document, a new file.")
 @click.option("--since", metavar="BATCH|TIME",
-              help="Begin with this batch of the sink's last query, or at a time as "
-              "2026-11-21T10:00:00+01:00.  [default: the sink's first batch]")  # fmt: skip
+              help="Begin with this batch of the last query, or at this time, as "
+              "2026-11-21T10:00:00+01:00.  [default: the first batch]")  # fmt: skip
 @click.option("--decision-topic", metavar="TOPIC", help="The sink's option decision.topic, if it has one.")
-@click.option("--check", metavar="FILE", help="Check a document, and the cluster's topics by it.")
+@click.option("--check", metavar="FILE", help="Check a document, and the topics here by it.")
 @click.option("--topic", "copies", multiple=True, metavar="TOPIC=COPY",
-              help="With --check: the copy's name, if it is another one; repeatable.")  # fmt: skip
+              help="The copy's name, if it is another one; repeatable.")  # fmt: skip
 @click.option("--allow-foreign", is_flag=True, help="Others write to the topics, too.")
 @judging
 @cluster_command
@@ -271,7 +271,8 @@ def _write(file: TextIO, entries: Iterable[Entry]) -> str:
     text = ""
     for text in chained(entries):
         file.write(text + "\n")
-    return _hash_of(text)
+    found: str = json.loads(text)["sha256"]
+    return found
 
 
 def _tell(session: CommandSession, entries: Sequence[Entry], out: Path, last: str) -> None:
@@ -314,7 +315,7 @@ def _check(session: CommandSession, file: Path, copies: Mapping[str, str], allow
     """Check a document and the topics by it, and print what was found. Returns the verdict."""
     with file.open(encoding="utf-8", newline="\n") as stream:
         try:
-            entries = read_document(stream)
+            entries, last = read_document(stream)
         except NoProof as error:
             raise NoProof(f"{file}: {error}") from error
         except UnicodeDecodeError as error:
@@ -328,7 +329,7 @@ def _check(session: CommandSession, file: Path, copies: Mapping[str, str], allow
         noted = [one.text for one in found if one.text not in wrong]
         session.show_json({
             "verdict": verdict, "document": end["verdict"], "batches": end["batches"], "rows": end["rows"],
-            "wrong": wrong, "allowed": noted, "sha256": _hash_of(_last_line(file)),
+            "wrong": wrong, "allowed": noted, "sha256": last,
         })  # fmt: skip
         return verdict
     click.echo(
@@ -339,7 +340,7 @@ def _check(session: CommandSession, file: Path, copies: Mapping[str, str], allow
         click.echo(f"WRONG: the copy differs in {several(len(wrong), 'place')}")
     else:
         click.echo(f"right: the copy has each of its batches, whole and once, {several(end['rows'], 'row')}")
-    click.echo(f"{file}: sha256 {_hash_of(_last_line(file))}")
+    click.echo(f"{file}: sha256 {last}")
     return verdict
 
 
@@ -400,12 +401,3 @@ def _aligned(
             break
         refused |= others
     return found.differences
-
-
-def _last_line(file: Path) -> str:
-    return file.read_text(encoding="utf-8").splitlines()[-1]
-
-
-def _hash_of(text: str) -> str:
-    found: str = json.loads(text)["sha256"]
-    return found

@@ -82,8 +82,8 @@ def chained(entries: Iterable[Entry]) -> Iterator[str]:
         yield _canonical({**entry, _HASH: before})
 
 
-def read_document(lines: Iterable[str]) -> list[Entry]:
-    """The entries of a document, which is as it was written. Raises NoProof."""
+def read_document(lines: Iterable[str]) -> tuple[list[Entry], str]:
+    """The entries of a document, which is as it was written, and the last line's hash. Raises NoProof."""
     entries, before = list[Entry](), ""
     for number, text in enumerate(lines, 1):
         try:
@@ -96,7 +96,7 @@ def read_document(lines: Iterable[str]) -> list[Entry]:
             raise NoProof(f"line {number} is not as it was written, or not behind the same line. {_REFUSED}")
         entries.append(entry)
     _check_whole(entries)
-    return entries
+    return entries, before
 
 
 _REFUSED = "The document was changed, and proves nothing. Take the one that eoslog prove has written"

@@ -167,14 +167,14 @@ def mirrored(made: Stream, kafka: Kafka, hurt: Hurt = lambda _: None) -> dict[st
         if topic == made.topics[0]:
             hurt(parts)
         names[topic] = kafka.topic(made.partitions)
-        _put(kafka, names[topic], parts)
+        put_all(kafka, names[topic], [(number, *row) for number, part in enumerate(parts) for row in part])
     return names
 
 
-def _put(kafka: Kafka, topic: str, parts: list[list[Any]]) -> None:
+def put_all(kafka: Kafka, topic: str, rows: Rows) -> None:
+    """Rows of (partition, key, value, ..., time, headers), without transactions."""
     producer = kafka.producer(acks="all", linger_ms=100, queue_buffering_max_messages=1_000_000)
-    for partition, rows in enumerate(parts):
-        for key, value, at, headers in rows:
-            producer.produce(topic, value, key, partition, timestamp=at, headers=headers)
-            producer.poll(0)
+    for partition, key, value, *_, at, headers in rows:
+        producer.produce(topic, value, key, partition, timestamp=at, headers=headers)
+        producer.poll(0)
     assert producer.flush(60) == 0

@@ -273,6 +273,7 @@ def test_a_decision_that_was_compacted_away(
     status, said = prove(made, file)
     assert (status, said["verdict"], said["wrong"]) == (2, "unknown", []), said
     assert f"decision {gone + 1}: not in the log as a whole" in said["unknown"][0]
+    assert len(said["unknown"]) == 1 + 2 * 2 * PARTITIONS
     assert all(f"perhaps of decision {gone + 1}" in text for text in said["unknown"][1:])
     status, said = prove(made, file, "--since", str(gone + 1))
     assert (status, said["batches"]) == (0, 3 - gone), said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,17 @@ from pyspark.sql import SparkSession
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
-from tests.prove.provekit import check, entries, run
+from tests.docs.reader import ROOT, all_match, blocks_of
+from tests.prove.provekit import Rows, check, entries, put_all, run
 from tests.spark_session import all_available
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-PARTITIONS, ROWS, EACH = 12, 600, 100
+PARTITIONS, ROWS, EACH = 10, 400, 100
+
+
+def rows_of(kafka: Kafka, topic: str, partitions: int = 1) -> Rows:
+    """Its rows, without their offsets."""
+    return [row[:1] + row[2:] for row in kafka.rows(topic, partitions)]
 
 
 def test_a_stream_of_several_batches_into_many_partitions(
@@ -54,9 +62,33 @@ def test_a_stream_of_several_batches_into_many_partitions(
     with EmbeddedBroker() as broker:
         other = Kafka(broker.bootstrap)
         for name, count in ((topic, PARTITIONS), (dead, 1)):
-            copy = other.topic(count, name=name)
-            for partition, _, key, value, _, at, headers in kafka.rows(name, count):
-                other.put(copy, [value], partition, key=key, timestamp=at, headers=headers)
+            put_all(other, other.topic(count, name=name), rows_of(kafka, name, count))
         assert check(other, file)[0] == 0
         other.put(topic, [b"more"], 3)
         assert check(other, file)[0] == 1
+
+
+def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
+    """What docs/audit.md shows of README's query."""
+    with EmbeddedBroker() as broker, EmbeddedBroker() as second:
+        kafka, other = Kafka(broker.bootstrap), Kafka(second.bootstrap)
+        kafka.put(kafka.topic(2, name="orders"), [b"order %d" % n for n in range(1000)])
+        kafka.topic(name="orders_upper")
+        cluster = {"kafka.bootstrap.servers": kafka.bootstrap, "transactional.id": "orders-upper"}
+        reads = {"subscribe": "orders", "startingOffsets": "earliest"}
+        rows = spark.readStream.format("eoslog").options(**cluster, **reads).load()
+        rows = rows.selectExpr("key", "upper(cast(value as string)) as value")
+        sink = rows.writeStream.format("eoslog").options(**cluster, topic="orders_upper")
+        all_available(sink.option("checkpointLocation", str(tmp_path / "checkpoint"))).awaitTermination(120)
+        put_all(other, other.topic(name="orders_upper"), rows_of(kafka, "orders_upper"))
+        (block,) = (one for one in blocks_of(ROOT / "docs" / "audit.md") if "eoslog prove" in one.code)
+        steps = [part.splitlines() for part in block.code.split("$ eoslog ")[1:]]
+        for command, *wanted in steps:
+            typed = command.replace("127.0.0.1:9093", second.bootstrap).split()
+            typed += [] if "--bootstrap-server" in typed else ["--bootstrap-server", kafka.bootstrap]
+            done = subprocess.run(
+                [sys.executable, "-m", "eoslog", *typed],
+                cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 0 and all_match(done.stdout.splitlines(), wanted), done
+        assert len(steps) == 2
