@@ -73,6 +73,11 @@ class History(NamedTuple):
         """The newest decision's number; 0: there is none."""
         return self.decided[-1].sequence if self.decided else 0
 
+    def judged_since(self, first: int) -> list[Decided]:
+        """The decisions from `first` on, and earlier ones of their batches."""
+        batches = {one.decision.batch[:2] for one in self.decided if one.sequence >= first}
+        return [one for one in self.decided if one.decision.batch[:2] in batches]
+
     def first_since(self, batch: int | None, time_ms: int | None) -> int:
         """The first decision that was made from then on; without both, the sink's first one. Raises NoProof
         if no batch of the last query has this number here."""

@@ -160,7 +160,7 @@ def _case(
             f"{ANCHOR} has no decision of sink {sink.id}{' since then' if last else ''}: check its name, "
             "--since and --decision-topic. Brokers compact former decisions away, and forget sinks that rest"
         )
-    judged = [one.decision for one in history.decided if one.sequence >= first]
+    judged = [one.decision for one in history.judged_since(first)]
     _settle(cluster, {(p.topic, p.partition): p.offset + 1 for one in judged for p in one.places})
     logs = partition_logs(cluster, {topic for one in judged for topic, _ in one.written}, watch)
     history = History.of(sink, decisions_in_log(cluster, sink, decisions))

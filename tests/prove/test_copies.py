@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from eoslog.audit.digest import Digester
+from eoslog.protocol.decode import HEADERS, DecodedRecords
 from eoslog.prove.document import Difference, Part, aligned, chained
+from eoslog.prove.logs import Piece, content_of, measured
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
 from tests.prove.provekit import Hurt, Stream, check, mirrored, prove, run, stream
@@ -301,3 +306,79 @@ def test_others_rows_between_batches_are_counted() -> None:
     assert said(["abc", "  ", "de"], "abc  de") == []
     assert said(["abc", "  ", "de"], "abc de") == ["1 row missing before de"]
     assert Difference("").outside is False
+
+
+# -- contents --------------------------------------------------------------------------------------
+
+
+Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
+
+
+def records(*rows: Record) -> DecodedRecords:
+    key, value, at, headers = zip(*rows, strict=True)
+    lists = [[{"key": name, "value": text} for name, text in one] for one in headers]
+    kinds, offsets = pa.array([0] * len(rows), pa.int32()), pa.array(range(len(rows)), pa.int64())
+    columns = pa.array(key, pa.binary()), pa.array(value, pa.binary()), offsets, pa.array(at, pa.int64())
+    return DecodedRecords(*columns, kinds, pa.array(lists, HEADERS))
+
+
+ROW: Record = (b"k", b"value", 1, [("a", b"1"), ("b", None)])
+UNLIKE: list[Record] = [
+    (b"", b"value", 1, ROW[3]),
+    (None, b"value", 1, ROW[3]),
+    (b"kv", b"alue", 1, ROW[3]),
+    (b"k", b"", 1, ROW[3]),
+    (b"k", None, 1, ROW[3]),
+    (b"k", b"value", 2, ROW[3]),
+    (b"k", b"value", 1, [("a", b"1")]),
+    (b"k", b"value", 1, [("a", b"1"), ("b", b"")]),
+    (b"k", b"value", 1, [("b", None), ("a", b"1")]),
+    (b"k", b"value", 1, []),
+]
+
+
+def test_rows_that_differ_have_other_contents() -> None:
+    found = content_of(records(ROW, *UNLIKE)).to_pylist()
+    assert len({*found}) == len(found) == len(UNLIKE) + 1
+    assert content_of(records((None, b"", 5, []))).to_pylist() == [
+        b"\xff\xff\xff\xff" + bytes(4) + (5).to_bytes(8, "big") + bytes(4)
+    ]
+    assert found[0] == b"".join(
+        (
+            *(len(part).to_bytes(4, "big") + part for part in (b"k", b"value")),
+            (1).to_bytes(8, "big"), (2).to_bytes(4, "big"),
+            b"\0\0\0\1a\0\0\0\x011", b"\0\0\0\1b\xff\xff\xff\xff",
+        )
+    )  # fmt: skip
+
+
+def test_contents_do_not_depend_on_how_rows_are_cut() -> None:
+    """Slices of columns, and parts that pieces cut."""
+    every = records(ROW, *UNLIKE)
+    names = ("key", "value", "offset", "timestamp", "timestamp_type", "headers")
+    contents = content_of(every)
+    for step in (1, 2, 3, len(every)):
+        pieces = []
+        for first in range(0, len(every), step):
+            cut = DecodedRecords(*(getattr(every, name).slice(first, step) for name in names))
+            some = content_of(cut)
+            digests = np.array([[n + 1, n + 7] for n in range(first, first + len(cut))], np.uint64)
+            pieces.append(Piece(cut.offset.to_numpy(), some, digests))
+        assert [one for piece in pieces for one in piece.contents.to_pylist()] == contents.to_pylist()
+        found = measured(iter(pieces), [(1, 4), (4, 5), (6, 20)], 100)
+        assert found.rows == 100 + len(every)
+        assert [(one.before, one.rows) for one in found.contents] == [(101, 3), (104, 1), (106, 5)]
+        told = [one.sha256.hexdigest() for one in found.contents]
+        bounds = [(1, 4), (4, 5), (6, 11)]
+        assert told == [sha256(b"".join(contents.to_pylist()[a:b])).hexdigest() for a, b in bounds]
+        assert [int(one.sums[0]) for one in found.contents] == [sum(range(a + 1, b + 1)) for a, b in bounds]
+
+
+SUM_OF_ABC = [3460833886, 889055462, 2204881802, 3298753642]
+
+
+def test_the_sum_s_numbers_are_the_same_in_every_process() -> None:
+    """They stand in documents."""
+    column = pa.array([b"abc", b"", None], pa.binary())
+    assert Digester(b"eoslog prove 1").strings(column)[0].tolist() == SUM_OF_ABC
+    assert Digester().strings(column)[0].tolist() != SUM_OF_ABC

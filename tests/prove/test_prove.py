@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from confluent_kafka import TopicPartition as Place
 from eoslog.cli import main
 from eoslog.client.admin import transactions
 from eoslog.connector.commit.commands import End
+from eoslog.connector.commit.finish import lost_word
 from eoslog.connector.commit.leave_sink import leave
-from eoslog.connector.commit.move_decision import move_decision
+from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Left
 from eoslog.connector.run.runner import Runner
@@ -259,6 +261,22 @@ def test_a_sink_that_was_left_is_proven_all_the_same(made: Stream, file: Path) -
     Runner(made.cluster, 60_000).run(rules)
     status, said = prove(made, file)
     assert (status, said["batches"]) == (0, 3), said
+
+
+def test_rows_that_were_given_up(made: Stream, file: Path) -> None:
+    """The decision that says so names neither transactions nor partitions: the one before does."""
+    made.batch(0)
+    _die_in_commit(made, 1)
+    last = _last(made)
+    for participant in last.participants:
+        transactions.init_producer_id(made.cluster, participant.name, 60_000)
+    Runner(made.cluster, 60_000).run(give_up(made.sink, [lost_word(last.batch)]))
+    at = decisions_in_log(made.cluster, made.sink, ANCHOR)
+    time_ms = next(one.time_ms for one in at if one.sequence == 3)
+    since = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+    status, said = prove(made, file, "--since", since)
+    assert (status, said["batches"]) == (1, 1), said
+    assert len(said["wrong"]) == PARTITIONS - 1 and all("were aborted" in text for text in said["wrong"])
 
 
 @pytest.mark.parametrize("kept", [[1, 2, 3], [0, 2, 3], [0, 1, 3]], ids=["first", "second", "third"])
