@@ -746,6 +746,7 @@ _MODULES = {
     "errors": "The classes of [errors](errors/index.md).",
     "fanout": "A function for `foreachBatch`: [each batch once](fanout.md) in tables and topics.",
     "metrics": "Metrics of a program's queries: [monitoring](monitoring.md).",
+    "shadow": "[A shadow](shadow.md#with-another-state) takes over in a notebook.",
     "testing": "A broker with faults for [your tests](testing-pipelines.md).",
 }
 """What a module of `eoslog.__all__` is for."""

@@ -18,5 +18,6 @@ __all__ = [  # all that is public; modules have an `__all__` too. Pages and a te
     "fanout",
     "metrics",
     "register",
+    "shadow",
     "testing",
 ]

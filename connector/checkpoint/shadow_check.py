@@ -1,9 +1,19 @@
-"""Keeps a shadow from writing anything that belongs to the query that it shadows. Pure."""
+"""Keeps a shadow from writing anything that belongs to the query that it shadows, until it has taken that
+query's place. Pure."""
 
 from collections.abc import Sequence
 
 from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.errors import OptionError
+
+
+def place_of(cuts: Sequence[ShadowCut], batch_id: int, noted: str | None, since: int) -> ShadowCut | None:
+    """Where this batch's query took the place of the one that it has shadowed, if it is to write in that
+    one's names. None: it is not. `noted`, `since`: the checkpoint's sink, and its first batch.
+
+    It took over with batch `since`. A later batch is one of those only if its source knew that."""
+    taken = [cut for cut in cuts if cut.sink == noted and (cut.over or batch_id == since)]
+    return taken[0] if len(cuts) == len(taken) == 1 else None
 
 
 def check_apart(
@@ -24,6 +34,12 @@ def check_apart(
         )
     for cut in cuts:
         written, own = ({name for name, _ in ends} for ends in (cut.written, cut.own))
+        if cut.over and noted != cut.sink:
+            raise OptionError(
+                f"shadow.of={cut.sink}: this batch was planned in that query's place, and the checkpoint is "
+                f"noted to be that of transactional.id={noted}. Nothing was written. See where it stands: "
+                "eoslog checkpoint show"
+            )
         if noted == cut.sink and sink == cut.sink and topic in written:
             continue
         if noted == cut.sink:

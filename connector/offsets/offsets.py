@@ -15,7 +15,8 @@ A stream's offsets have further entries, which identify their log:
   startingOffsets may change, and Spark stores ends alone;
 - `"shadow-of:<sink>:<group>:<sequence>": {}` in a query that shadows another one (option shadow.of): the
   decision of that sink at which the batch ends. With it `"shadow-written:<topic>:<offset>:<partitions>": {}`,
-  where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch;
+  where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch.
+  `"shadow-over:<sequence>": {}`: it has taken over at that decision, and the batch ends where the log does;
 - `"left-at:<topic>:<offset>:<partitions>": {}` for partitions that the query has read and reads no more:
   where it goes on if it reads them again. With it `"left-id:<topic>:<id>": {}`, or `"gone-id:...": {}` if the
   topic did not exist then, and `"left-epoch:<topic>:<epoch>:<partitions>": {}`;
@@ -73,12 +74,12 @@ _CLUSTER = "cluster-id"
 _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
 _BEGAN = "began-at"
-SHADOW, _WRITTEN, _OWN = "shadow-of", "shadow-written", "shadow-own"
+SHADOW, _WRITTEN, _OWN, _OVER = "shadow-of", "shadow-written", "shadow-own", "shadow-over"
 _LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH = "left-at", "left-id", "gone-id", "left-epoch"
 _THEN = "then"
 
 
-_KINDS = {_ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _THEN}
+_KINDS = {_ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _OVER, _THEN}
 _KINDS |= {_LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH}
 
 
@@ -93,7 +94,8 @@ class ShadowCut(NamedTuple):
     """A decision of the query that is shadowed, and how far the rows went then. `sequence`: the decision's.
 
     `written`: where the rows of that decision and of all before it end in the topic that the other query
-    writes. `own`: where the rows of this query end, but for those of the batch that ends here.
+    writes. `own`: where the rows of this query end, but for those of the batch that ends here. `over`: this
+    query has taken the other one's place at the decision; the batch is one of those that came after.
     """
 
     sink: str
@@ -101,11 +103,13 @@ class ShadowCut(NamedTuple):
     sequence: int
     written: Offsets
     own: Offsets
+    over: bool = False
 
     def names(self) -> list[str]:
         """The entries of it."""
         head = ":".join([SHADOW, quote(self.sink, safe=""), quote(self.group, safe=""), str(self.sequence)])
-        return [head, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
+        over = [f"{_OVER}:{self.sequence}"] if self.over else []
+        return [head, *over, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
 
 
 class Left(NamedTuple):
@@ -226,7 +230,8 @@ def shadow_from_json(nested: Mapping[str, Any]) -> ShadowCut | None:
         return None
     _, sink, group, sequence = heads[0]
     written, own = _numbers(_WRITTEN, nested), _numbers(_OWN, nested)
-    return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own)
+    over = f"{_OVER}:{sequence}" in nested
+    return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own, over)
 
 
 def left_from_json(nested: Mapping[str, Any]) -> Left:

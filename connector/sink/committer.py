@@ -22,8 +22,7 @@ from eoslog.connector.checkpoint.accepted_differences import acceptable, to_acce
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
-from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
-from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken
+from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.abandon import run_of
 from eoslog.connector.commit.begin import begin, may_read_more
@@ -61,6 +60,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.noted_rows import lost_with_a_leader
+from eoslog.connector.sink.shadow_sink import as_begun, in_its_place, note_if_taken, stand_if_wanted
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (
     StartOfRun,
@@ -117,7 +117,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
 
     Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
     """
-    view = _read_checkpoint(options, runner)
+    given = options, runner
+    options, view = _read_checkpoint(*given)
     _warn_of_place(options, view)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if view is not None:
@@ -156,6 +157,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         )
 
     begun, run = begins(last_run)
+    if begun.acquired_now and view.planned.shadows() and note_if_taken(options, view, runner_for, ended=True):
+        return begin_stream(*given)
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity, begun.lost))
     if continues and begun.acquired_now:  # the brokers have lost what this driver remembers, or are others
@@ -271,6 +274,7 @@ def commit_stream(
 ) -> None:
     """Make a micro-batch visible with its source offsets. Raises CommitFault."""
     planned = _planned(options, batch_id)
+    options = as_begun(options, next((report.stamp for report in reports if report is not None), None))
     source = _source_offsets(options, planned, reports, batch_id)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if source is not None and source.offsets:
@@ -294,9 +298,11 @@ def commit_stream(
     with _kept_first(options, reports, batch_id) as kept:
         last = runner.run(rules, kept, timed(spent, sink))
     _prove_if_disturbed(runner, sink, reports)
-    _await_readable(runner, sink, last, spent)
+    readable = _await_readable(runner, sink, last, spent)
     said = figures(sink, reports, spent, runner.retries - retries)
     log_progress(said, loud=options.progress_log)
+    if readable:
+        stand_if_wanted(options, planned)
 
 
 @contextmanager
@@ -535,7 +541,7 @@ def abort_batch(
     """End open transactions of a failed or stopped batch, also of tasks that are dying without a report."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
-    view = _read_checkpoint(options)
+    options, view = _read_checkpoint(options)
     assert view is not None  # otherwise an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     run = run_of(reports) or run_memory.look(*_memory_key(options, sink, view.batch))
@@ -631,9 +637,12 @@ def _source_offsets(
     return source_offsets(group, planned, note)
 
 
-def _read_checkpoint(options: SinkOptions, runner: Runner | None = None) -> CheckpointView | None:
-    """What begin needs of the checkpoint. None: at_least_once does without it, as its user has accepted,
-    until a query of its name decides something.
+def _read_checkpoint(
+    options: SinkOptions, runner: Runner | None = None
+) -> tuple[SinkOptions, CheckpointView | None]:
+    """What begin needs of the checkpoint, and the options with which the batch is written (in_its_place()).
+    None: at_least_once does without it, as its user has accepted, until a query of its name decides
+    something.
 
     Raises OptionError if it cannot be read: without it a sink would not notice that the checkpoint was set
     back, or that transactional.id or the guarantee was changed after a decision. Rows would be lost or
@@ -643,8 +652,7 @@ def _read_checkpoint(options: SinkOptions, runner: Runner | None = None) -> Chec
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
         view = CheckpointView.of(Checkpoint.at(options.checkpoint_location))
-        _check_shadow(options, view)
-        return view
+        return in_its_place(options, view, runner_for), view
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error
@@ -652,7 +660,7 @@ def _read_checkpoint(options: SinkOptions, runner: Runner | None = None) -> Chec
             raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
         word = f"{_WORD_NO_CHECKPOINT}:{_decisions_of(options, runner)}"
         if word in options.accepted:
-            return None
+            return options, None
         raise OptionError(
             f"{_needs_checkpoint(_guarantee(options), error)}. If this query has never run with another "
             f"guarantee, set {to_accept(word, options.accepted)}"
@@ -666,23 +674,6 @@ def _decisions_of(options: SinkOptions, runner: Runner | None) -> int:
     runner = runner or runner_for(options)
     last = runner.run(stable_decision(Sink(options.transactional_id)))
     return 0 if last is None else last.sequence
-
-
-def _check_shadow(options: SinkOptions, view: CheckpointView) -> None:
-    """Keep a shadow apart from the query that it shadows, also if it is started without shadow.of. Raises
-    OptionError, CheckpointUnreadable."""
-    number, checkpoint = view.batch.batch_id, view.checkpoint
-    cuts = view.planned.shadows()
-    before = None if cuts or not number else checkpoint.planned_if_kept(number - 1)
-    left = before.shadows() if before is not None else []
-    if not cuts and not left:
-        return
-    noted = NotedSink.read(checkpoint)
-    given = options.transactional_id, options.group_id, options.topic
-    if cuts:
-        check_apart(cuts, *given, None if noted is None else noted.sink)
-    else:
-        check_taken(left, *given, None if noted is None else noted.sink, checkpoint.location, number)
 
 
 _WORD_NO_CHECKPOINT = "no-checkpoint"

@@ -18,6 +18,7 @@ from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.progress import tell
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.begin_on_driver import BeginsWhenPickled
+from eoslog.connector.sink.shadow_sink import as_begun
 from eoslog.connector.sink.task_message import (
     BATCH_ID,
     QUERY_ID,
@@ -46,6 +47,7 @@ class StreamWriter(BeginsWhenPickled, StreamArrowWriter):
         began = time.monotonic()
         begun = committer.begin_stream(self._options)
         if begun is not None:
+            self._options = as_begun(self._options, begun)
             spent = round((time.monotonic() - began) * 1000, 1)
             tell("begun", query=begun.batch.query_id, batch=begun.batch.batch_id, ms=spent)
         return begun

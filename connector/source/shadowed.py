@@ -9,6 +9,9 @@ all that was decided ends at the last stable offset.
 
 That is so between two batches at least. If the running query is too fast to be met there, its next decision
 is tried, and a batch of the shadow is several of the running query's together.
+
+A shadow that has taken over while it ran reads on here, to the log's end. The decision that it took over with
+has the plan of its last batch. So the decision that follows a batch's own says whose place this query has.
 """
 
 import time
@@ -16,10 +19,12 @@ import time
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.retry import retrying
+from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import read_note
-from eoslog.connector.offsets.offsets import LATEST, Offsets, ShadowCut, SourcePosition
+from eoslog.connector.offsets.offsets import LATEST, SHADOW, Offsets, ShadowCut, SourcePosition
 from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
@@ -37,6 +42,7 @@ class Shadowed:
     def __init__(self, options: SourceOptions, shadow: ShadowOptions, log: SourceTopics) -> None:
         self._options, self._shadow, self._log = options, shadow, log
         self._last: Cut | None = None  # with availableNow: where the whole query ends
+        self._over: list[ShadowCut] = []  # where a shadow has taken over with the last decision
 
     def fix_end(self) -> None:
         """End the whole query at the present last decision (availableNow). Raises OptionError,
@@ -66,9 +72,14 @@ class Shadowed:
     def end(self, position: SourcePosition, log_ends: SourcePosition) -> SourcePosition | None:
         """The end of the shadow's next batch. `log_ends`: where the log ends. None: the running query has
         decided nothing since, or that cannot be told now. Its first batch is waited for, as Spark would run
-        one without an end. Raises ShadowLost, OptionError, CommitFault."""
+        one without an end. It ends with the log if this query has taken over. Raises ShadowLost,
+        OptionError, CommitFault."""
         before = position.shadow
+        if before is not None and before.over:
+            return log_ends._replace(shadow=before)
         found = self._last or (self.await_cut() if before is None else self.cut())
+        if before is not None and before in self._over:
+            return log_ends._replace(shadow=before._replace(over=True))
         if found is None:
             return None
         ends, cut = found
@@ -100,6 +111,7 @@ class Shadowed:
         decision = runner.run(observed_decision(sink))
         if decision is None:
             return None
+        self._over = _cuts_of(decision)
         written = self._ends(self._shadow.topic, committed=True)
         if written != self._ends(self._shadow.topic, committed=False):
             return None  # a transaction is open, or rows come
@@ -128,3 +140,11 @@ class Shadowed:
         cluster = self._log.cluster
         found = retrying(cluster, f"Metadata of {topic}", lambda: cluster.describe(topic))
         return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=committed)
+
+
+def _cuts_of(decision: Decision) -> list[ShadowCut]:
+    """Where the batch ends that was decided, if it is a shadow's: one that has taken over with it."""
+    made = decision.of_query
+    if made is None or SHADOW not in made.ends:
+        return []
+    return Planned.parse(made.batch.batch_id, made.ends).shadows()

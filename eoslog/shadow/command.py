@@ -42,6 +42,7 @@ from eoslog.shadow.compare import (
     rows,
     steps,
 )
+from eoslog.shadow.live import WAIT_SECONDS, How, LiveTakeOver, TakenPlace
 from eoslog.shadow.take_over import (
     MOST_LEFT,
     LeftRows,
@@ -117,18 +118,42 @@ def report(session: CommandSession, checkpoint: str, show: int, **options: Any) 
 @click.argument("checkpoint")
 @comparing
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--live", is_flag=True, help="While both run; the shadow goes on in the running query's place.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --live: how long to wait until both stand at the same batch.",
+)
 @click.option("--fence", is_flag=True, help="Take the shadow's sink from it, if it runs: it stops.")
 @click.option("--watch", type=click.FloatRange(0), default=WATCH_SECONDS, show_default=True,
               metavar="SECONDS", help="How long to look whether the shadow runs.")  # fmt: skip
 @cluster_command
 def take_over(
-    session: CommandSession, checkpoint: str, dry_run: bool, fence: bool, watch: float, **options: Any
+    session: CommandSession,
+    checkpoint: str,
+    dry_run: bool,
+    live: bool,
+    wait: float,
+    fence: bool,
+    watch: float,
+    **options: Any,
 ) -> None:
     """Let the shadow with this CHECKPOINT take the running query's place, with the state that it has.
 
-    Stop the shadow first. It has to end where the running query ends, and to have written the same.
+    It has to end where the running query ends, and to have written the same. Stop both first, or give --live.
     """
     cluster = session.cluster
+    if live:
+        if dry_run or fence:
+            raise click.UsageError("--live takes over while both run: leave --dry-run and --fence out")
+        how = How(_identity(options), options["from_batch"], options["temp_dir"], wait)
+        pa.set_memory_pool(pa.system_memory_pool())  # as in eoslog audit: it gives memory back
+        taken = LiveTakeOver(cluster, checkpoint, options["decision_topic"] or ANCHOR, how).carry_out()
+        _tell_live(session, taken)
+        return
     shadow = standing(cluster, Checkpoint.at(checkpoint))
     place = take_over_point(cluster, shadow, options["decision_topic"] or ANCHOR)
     if not (fence or dry_run or place.is_taken):
@@ -139,6 +164,25 @@ def take_over(
     if not dry_run:
         carry_out_take_over(cluster, shadow, place, left)
     _tell(session, place, 0 if left is None else len(left.rows), done=not dry_run)
+
+
+def _tell_live(session: CommandSession, taken: TakenPlace) -> None:
+    if session.as_json:
+        names = {"transactional.id": taken.sink, "kafka.group.id": taken.group}
+        document = {"done": True, "batch": taken.batch, "decision": taken.decision, "rows": taken.rows}
+        session.show_json(document | {"options": names})
+        return
+    session.say(
+        f"done: {taken.rows:,} rows that the shadow alone has written were added, and from batch "
+        f"{taken.batch + 1} on it writes as transactional.id={taken.sink}, kafka.group.id={taken.group}. "
+        "The old version stops at its next batch"
+    )
+
+
+def _identity(options: Mapping[str, Any]) -> Identity:
+    if options["key"] and options["all_headers"]:
+        raise click.UsageError("give either --key or --all-headers")
+    return Identity(key=options["key"], content=not options["key"], all_headers=options["all_headers"])
 
 
 def _fence(cluster: Cluster, shadow: Standing) -> None:
@@ -184,15 +228,13 @@ class _Compared(NamedTuple):
 
 def _compared(cluster: Cluster, location: str, options: Mapping[str, Any], show: int) -> _Compared:
     """Compare what both versions have written."""
-    if options["key"] and options["all_headers"]:
-        raise click.UsageError("give either --key or --all-headers")
+    identity = _identity(options)
     pa.set_memory_pool(pa.system_memory_pool())  # as in eoslog audit: it gives memory back
     batches, is_done = _batches(Checkpoint.at(location), options["from_batch"])
     last = cut_of(batches[-1])
     found = steps(batches, _ends(cluster, last.own) if is_done else None)
     if not found:
         raise NoShadow("the shadow has done no batch yet that can be compared: wait for one")
-    identity = Identity(key=options["key"], content=not options["key"], all_headers=options["all_headers"])
     with (
         tempfile.TemporaryDirectory(prefix="eoslog-shadow-", dir=options["temp_dir"]) as directory,
         shown() as watch,

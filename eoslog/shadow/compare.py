@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,11 @@ def cut_of(planned: Planned) -> ShadowCut:
             f"batch {planned.batch_id} ends at no decision of another query: this is not the checkpoint of a "
             "query with the option shadow.of, or not from this batch on; give a batch with --from-batch"
         )
+    if cuts[0].over:
+        raise NoShadow(
+            f"batch {planned.batch_id} was written in the place of the query with transactional.id="
+            f"{cuts[0].sink}: the shadow has taken over, and there is nothing more to compare"
+        )
     return cuts[0]
 
 
@@ -69,23 +75,23 @@ def planned_without_cut(planned: Planned) -> bool:
     return planned.batch_id > 0 and not planned.shadows()
 
 
-def steps(batches: Sequence[Planned], own_now: Offsets | None) -> list[Step]:
+def steps(batches: Sequence[Planned], own_now: Offsets | None, *, goes_on: bool = False) -> list[Step]:
     """The steps of consecutive batches. The first batch is compared only if it is the query's own first one:
     else it says where the second begins. `own_now`: where the shadow's rows end, if the last batch is done;
-    else it is left out. Raises NoShadow."""
+    else it is left out. `goes_on`: the first one was compared before. Raises NoShadow."""
     cuts = [(planned.batch_id, cut_of(planned)) for planned in batches]
     found: list[Step] = []
     for number, (batch, cut) in enumerate(cuts):
         before = cuts[number - 1][1] if number else None
         own_end = cuts[number + 1][1].own if number + 1 < len(cuts) else own_now
-        if own_end is None or (before is None and (batch or _is_empty(batches[number]))):
+        if own_end is None or (before is None and (goes_on or batch or _is_empty(batches[number]))):
             continue
         step = Step(
             batch, batch, before.sequence if before else None, cut.sequence,
             _ranges(before.written if before else {}, cut.written), _ranges(cut.own, own_end),
         )  # fmt: skip
         if found and found[-1].decision == step.decision:
-            found[-1] = _together(found[-1], step)
+            found[-1] = together(found[-1], step)
         else:
             found.append(step)
     return found
@@ -107,7 +113,8 @@ def _ranges(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
     return {place: (min(starts.get(place, 0), end), end) for place, end in ends.items()}
 
 
-def _together(one: Step, other: Step) -> Step:
+def together(one: Step, other: Step) -> Step:
+    """Both as one step, which ends at the same decision."""
     own = {place: (one.own.get(place, (start, end))[0], end) for place, (start, end) in other.own.items()}
     return Step(one.first, other.last, one.after, one.decision, one.written, own)
 
@@ -125,12 +132,14 @@ ROW = np.dtype([
 
 Counts = npt.NDArray[np.int64]
 Numbers = npt.NDArray[Any]
+_NONE = np.empty(0, np.uint64)
 
 
 class Judged(NamedTuple):
     """Rows of each step of the running query, by step: `late` ones, which the shadow wrote in another step,
     and `missing` ones, which it did not write. `extra`: rows of the shadow alone. `differing`: those of both.
     `alike`: how many extra rows have an equal of the running query in their step, or one that is late.
+    `met`: the digests of those, and of all late rows.
     """
 
     late: Counts
@@ -138,11 +147,12 @@ class Judged(NamedTuple):
     extra: Counts
     differing: Rows
     alike: int
+    met: Numbers
 
 
-def judge(rows: Rows, running: int, steps: int) -> Judged:
+def judge(rows: Rows, running: int, steps: int, met: Numbers = _NONE) -> Judged:
     """Compare all rows of some contents. `running`: how many places are those of the running query; they are
-    numbered first.
+    numbered first. `met`: of rows that were compared before.
 
     Equal rows are paired within a step first, then those that are left, in the order of their steps.
     """
@@ -158,13 +168,14 @@ def judge(rows: Rows, running: int, steps: int) -> Judged:
     by_side = np.lexsort((left_shadow, left_content))  # stable: within a side in the order of steps
     left, left_content, left_shadow = left[by_side], left_content[by_side], left_shadow[by_side]
     paired = _rank(left_content, left_shadow) < _both(left_content, left_shadow)
-    alike = np.isin(left_content, left_content[paired]) | left_met[by_side]
+    alike = np.isin(left_content, left_content[paired]) | left_met[by_side] | np.isin(left["digest"], met)
     return Judged(
         _counts(left[paired & ~left_shadow], steps),
         _counts(left[~paired & ~left_shadow], steps),
         _counts(left[~paired & left_shadow], steps),
         left[~paired],
         int(np.count_nonzero(alike & ~paired & left_shadow)),
+        np.unique(left["digest"][alike]),
     )
 
 
@@ -212,6 +223,7 @@ class Difference:
 class ShadowComparison:
     """Rows by step: of the running query, of the shadow, and as in Judged. `differing`: the first differences
     of each step, and `places` what their places are, of which the first `running` are the running query's.
+    `met`: as in Judged. `digester`: what it all was compared with.
     """
 
     rows: Counts
@@ -223,6 +235,8 @@ class ShadowComparison:
     differing: Rows
     places: Sequence[AuditedRange]
     running: int
+    met: Numbers
+    digester: Digester
 
     @property
     def differs(self) -> Counts:
@@ -258,8 +272,11 @@ def compare(
     directory: Path,
     show: int,
     watch: ProgressListener,
+    before: ShadowComparison | None = None,
 ) -> ShadowComparison:
     """Compare. `directory` is empty, and used by this alone. `show`: how many differences of a step are kept.
+    `before`: the comparison of the first of these steps, whose rows are not read again: what it found to
+    differ may have an equal in a later step.
 
     Raises NoShadow if rows are not in the log any more, OSError, and what reading raises.
     """
@@ -268,42 +285,59 @@ def compare(
     total = np.zeros((2, len(steps)), np.int64)
     late, missing, extra = np.zeros((3, len(steps)), np.int64)
     alike = 0
-    examples = np.empty(0, ROW)
+    examples, met = np.empty(0, ROW), _NONE if before is None else before.met
+    digester = Digester() if before is None else before.digester
+    judge_them = partial(_judged, running=len(running), steps=len(steps), met=met)
+    carried = [] if before is None else [_carried(before, places)]
     for judged in compared(
-        _rows(cluster, places, len(running), identity, total, watch),
-        Comparison(ROW, "digest", partial(_judged, running=len(running), steps=len(steps))),
+        chain(carried, _rows(cluster, places, len(running), (identity, digester), total, watch)),
+        Comparison(ROW, "digest", judge_them),
         directory / "rows",
         watch,
         expected=sum(place.range.size for place in places),
     ):
         late, missing, extra = late + judged.late, missing + judged.missing, extra + judged.extra
         alike += judged.alike
+        met = np.union1d(met, judged.met)
         examples = _first(np.concatenate([examples, judged.differing]), show)
     ranges = [place.range for place in places]
-    return ShadowComparison(total[0], total[1], late, missing, extra, alike, examples, ranges, len(running))
+    if before is not None:
+        known = len(before.rows)
+        total[:, :known] += np.array([before.rows, before.shadows])
+        late[:known] += before.late
+    found = (total[0], total[1], late, missing, extra, alike, examples, ranges, len(running), met, digester)
+    return ShadowComparison(*found)
+
+
+def _carried(before: ShadowComparison, places: Sequence[_Place]) -> Rows:
+    """The rows that differ so far, with the numbers that their places have now."""
+    now = {(place.range.topic, place.range.partition): number for number, place in enumerate(places)}
+    numbers = np.array([now[place.topic, place.partition] for place in before.places], "<u4")
+    rows = before.differing.copy()
+    rows["place"] = numbers[rows["place"]]
+    return rows
 
 
 def _rows(
     cluster: Cluster,
     places: Sequence[_Place],
     running: int,
-    identity: Identity,
+    by: tuple[Identity, Digester],
     total: Counts,
     watch: ProgressListener,
 ) -> Iterator[Rows]:
     """All rows of both sides. Counts them in `total`, by side and step."""
-    digester = Digester()
     for number, place in enumerate(places):
         watch.begin(f"reading {place.range}", place.range.size)
-        for got in _read(cluster, place, number, identity, digester, watch):
+        for got in _read(cluster, place, number, *by, watch):
             total[int(number >= running)] += np.bincount(got["step"], minlength=total.shape[1])
             yield got
 
 
-def _judged(rows: Rows | OneKey, running: int, steps: int) -> list[Judged]:
+def _judged(rows: Rows | OneKey, running: int, steps: int, met: Numbers) -> list[Judged]:
     """The verdict. So many equal rows that they do not fit into memory are compared at once all the same."""
     whole = np.concatenate(list(rows.pieces(LIMIT))) if isinstance(rows, OneKey) else rows
-    return [judge(whole, running, steps)]
+    return [judge(whole, running, steps, met)]
 
 
 def _places(cluster: Cluster, ranges: Sequence[Ranges]) -> list[_Place]:

@@ -20,12 +20,12 @@ from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.read import records_of
 from eoslog.audit.spill import Rows
 from eoslog.checkpoint import carry_out
-from eoslog.checkpoint.standing import NextStart, Standing, last_decision, position_of
+from eoslog.checkpoint.standing import NextStart, Standing, last_decision
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
-from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.places import told_by
@@ -35,6 +35,7 @@ from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import ShadowCut
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.sink.shadow_sink import note_taken
 from eoslog.errors import EoslogError
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -53,19 +54,23 @@ class NoTakeOver(EoslogError):
 
 
 class TakeOverPoint(NamedTuple):
-    """Where both versions stand: the shadow's last batch, the decision at which it ends, and its topic.
-    `ends`: of the batch, as in Decision."""
+    """Where both versions stand: the shadow's last batch and its plan, the decision at which it ends, the
+    running query's last one, and the topic of those."""
 
     batch: Batch
+    planned: Planned
     cut: ShadowCut
     seen: Decision | None
     decisions: str
-    ends: str = ""
 
     @property
     def is_taken(self) -> bool:
         """Whether the shadow has taken over in this batch already."""
         return self.seen is not None and self.seen.batch == self.batch
+
+    def becomes(self, cluster: str | None) -> NotedSink:
+        """What the checkpoint notes of its sink when the shadow has taken over. `cluster`: its id."""
+        return NotedSink(self.cut.sink, cluster, self.batch.batch_id, self.cut.group, self.decisions)
 
 
 def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeOverPoint:
@@ -83,9 +88,8 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
         )
     cut = cut_of(newest)
     seen = last_decision(cluster, Sink(cut.sink), decisions)
-    place = TakeOverPoint(
-        Batch(shadow.query_id, newest.batch_id, newest.digest), cut, seen, decisions, newest.ends
-    )
+    batch = Batch(shadow.query_id, newest.batch_id, newest.digest)
+    place = TakeOverPoint(batch, newest, cut, seen, decisions)
     if place.is_taken:
         return place
     if seen is None:
@@ -134,14 +138,19 @@ def _unwritten(shadow: Standing) -> int | None:
     return newest.batch_id
 
 
-def check_equal(steps: Sequence[Step], found: ShadowComparison, *, by_key: bool) -> None:
-    """Raise NoTakeOver unless all rows that both have to have are there: only in the last step may the shadow
-    have written more. `by_key`: rows were compared by their keys."""
+def check_steps(steps: Sequence[Step]) -> None:
+    """Raise NoTakeOver if too few steps were compared."""
     if steps[0].after is not None and len(steps) < LEAST_STEPS:
         raise NoTakeOver(
             f"{len(steps)} steps were compared, and at least {LEAST_STEPS} have to be, or all: give an "
             "earlier --from-batch, or let both run for longer"
         )
+
+
+def check_equal(steps: Sequence[Step], found: ShadowComparison, *, by_key: bool) -> None:
+    """Raise NoTakeOver unless all rows that both have to have are there: only in the last step may the shadow
+    have written more. `by_key`: rows were compared by their keys."""
+    check_steps(steps)
     missing = int(found.missing.sum())
     if missing:
         raise NoTakeOver(
@@ -256,27 +265,37 @@ def check_settled(cluster: Cluster, cut: ShadowCut) -> None:
         )
 
 
+def addition(
+    cluster: Cluster, shadow: Standing, place: TakeOverPoint, rows: LeftRows | None
+) -> Addition | None:
+    """What is written in the transaction of the take-over. None: nothing. Raises NotEditable, KafkaError."""
+    after = shadow.checkpoint.changed({f"eoslog/{NOTED_SINK}": place.becomes(shadow.cluster_id).text()})
+    topic = carry_out.state_topic_of(place.seen)
+    state = carry_out.state_saving(cluster, after, Sink(place.cut.sink), place.batch, topic)
+    return None if rows is None and state is None else Addition(rows, state)
+
+
 def carry_out_take_over(
     cluster: Cluster, shadow: Standing, place: TakeOverPoint, rows: LeftRows | None
 ) -> None:
     """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
-    cut, batch = place.cut, place.batch
-    noted = NotedSink(cut.sink, shadow.cluster_id, batch.batch_id, cut.group, place.decisions)
     shadow.checkpoint.sync_completed()  # the shadow's own sink knows of its batches, this one does not
     if not place.is_taken:
         if (unwritten := _unwritten(shadow)) is not None:
             shadow.checkpoint.change("offsets", unwritten, None)
-        after = shadow.checkpoint.changed({f"eoslog/{NOTED_SINK}": noted.text()})
-        topic = carry_out.state_topic_of(place.seen)
-        state = carry_out.state_saving(cluster, after, Sink(cut.sink), batch, topic)
-        added = None if rows is None and state is None else Addition(rows, state)
-        source = carry_out.source_offsets(
-            cut.group, cut.sink, batch, position_of(shadow), decided=True, cluster=shadow.cluster_id
-        )
-        rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, place.ends)
-        Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
-    before = NotedSink.read(shadow.checkpoint)
-    if before is None or before.sink != cut.sink:  # from now on it misses rows of the sink's queries alone
-        made = None if place.seen is None else place.seen.of_query
-        NotedPlaces((), () if made is None else made.everywhere).write(shadow.checkpoint)
-    noted.write(shadow.checkpoint)
+        added = addition(cluster, shadow, place, rows)
+        decide_take_over(cluster, shadow, place, added)
+    note_taken(shadow.checkpoint, place.becomes(shadow.cluster_id), place.seen)
+
+
+def decide_take_over(
+    cluster: Cluster, shadow: Standing, place: TakeOverPoint, added: Addition | None
+) -> None:
+    """Make the shadow's last batch the last one of the running query's sink. Raises CommitFault, KafkaError,
+    EoslogError."""
+    cut, batch, planned = place.cut, place.batch, place.planned
+    source = carry_out.source_offsets(
+        cut.group, cut.sink, batch, planned, decided=True, cluster=shadow.cluster_id
+    )
+    rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, planned.ends)
+    Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)

@@ -35,6 +35,8 @@ GIVEN = {
 class Decided:
     """A decision; only its number matters here."""
 
+    of_query = None
+
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -337,11 +338,18 @@ def test_the_page_with_another_state(spark: SparkSession, tmp_path: Path) -> Non
         until(lambda: more(1) or (tmp_path / "checkpoint-v1/commits/3").exists(), "batches", 240)
         shadow = started(typed("python", 0).replace('"committed"', '"earliest"'))
         until(lambda: more(1) or (tmp_path / "checkpoint-v2/commits/3").exists(), "batches", 240)
-        old.stop()
+        (command,) = (line for line in typed("bash", 0).splitlines() if "take-over" in line)
+        said = list[str]()
+        thread = threading.Thread(target=lambda: said.append(eoslog(kafka, *command.split()[1:])))
+        thread.start()
+        until(lambda: not thread.is_alive() or more(1), "the take-over", 240)
+        assert said and said[0].startswith("done: "), said
+        until(lambda: not old.isActive or more(1), "the old version stops", 240)
+        assert re.search("SinkFenced|TakenOver", str(old.exception())), old.exception()
+        shadow.processAllAvailable()
+        more(3)
         shadow.processAllAvailable()
         shadow.stop()
-        (command,) = (line for line in typed("bash", 0).splitlines() if "take-over" in line)
-        assert eoslog(kafka, *command.split()[1:]).startswith("done: ")
         new = started(typed("python", 3))
         more(3)
         new.processAllAvailable()

@@ -17,10 +17,10 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Protocol
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
@@ -76,13 +76,15 @@ class Feed:
 
 @dataclass
 class Reader:
-    """Reads the target as committed readers do, and notes when something came."""
+    """Reads the target as committed readers do, and notes when something came. `spans`: when the first and
+    the last row of each version did."""
 
     kafka: Kafka
     topic: str
     seen: list[float] = field(default_factory=list)
     rows: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     versions: set[int] = field(default_factory=set)
+    spans: dict[int, tuple[float, float]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -106,8 +108,10 @@ class Reader:
             assert message.error() is None, message.error()
             one = json.loads(message.value() or b"")
             self.rows[one["k"], one["start"], one["n"], one["sum"]] += 1
-            self.versions.add(one["version"])
-            self.seen.append(time.monotonic())
+            version, now = one["version"], time.monotonic()
+            self.versions.add(version)
+            self.seen.append(now)
+            self.spans[version] = (self.spans.get(version, (now, now))[0], now)
 
 
 class Versions:
@@ -182,7 +186,9 @@ def works(query: StreamingQuery, batches: int) -> bool:
     return query.isActive
 
 
-def run(spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: int, *, kills: bool) -> int:
+def run(
+    spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: int, kills: bool = False
+) -> int:
     """All take-overs and the audit. Returns how many windows are lost, doubled or wrong."""
     random, versions, took, killed = Random(seed), Versions(spark, kafka, folder), [], 0
     feed, reader = Feed(kafka, versions.source), Reader(kafka, versions.target)
@@ -240,20 +246,18 @@ def wrong_windows(feed: Feed, reader: Reader) -> tuple[int, int]:
     return lost.total(), surplus.total() - later
 
 
-class Run(Protocol):
-    """A soak: returns how many windows are lost, doubled or wrong."""
-
-    def __call__(
-        self, spark: SparkSession, kafka: Kafka, folder: Path, take_overs: int, seed: int, *, kills: bool
-    ) -> int: ...
+Run = Callable[..., int]
+"""A soak: takes Spark, broker, folder, take-overs, seed and its modes. Returns how many windows are lost,
+doubled or wrong."""
 
 
-def main(run: Run, description: str | None) -> int:
-    """Run a soak by its command line. Exit status 0 if all is exact."""
+def main(run: Run, description: str | None, *modes: str) -> int:
+    """Run a soak by its command line, in the modes that are given. Exit status 0 if all is exact."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--take-overs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", action="store_true")
+    for mode in modes:
+        parser.add_argument(f"--{mode}", action="store_true")
     args = parser.parse_args()
     set_environment()
     with (
@@ -263,9 +267,10 @@ def main(run: Run, description: str | None) -> int:
     ):
         register(spark)
         kafka = Kafka(broker.bootstrap)
-        wrong = run(spark, kafka, Path(folder), args.take_overs, args.seed, kills=args.kills)
+        given = [bool(getattr(args, mode)) for mode in modes]
+        wrong = run(spark, kafka, Path(folder), args.take_overs, args.seed, *given)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(run, __doc__))
+    sys.exit(main(run, __doc__, "kills"))
