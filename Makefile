@@ -222,6 +222,10 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## check that eoslog audit finds one lost, doubled or swapped record in a million, within a minute and 200 MB (BROKER=kafka)
 	$(BIN)/python -u -m tests.audit.million --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
 
+.PHONY: prove-million
+prove-million: setup  ## check that eoslog prove proves a sink of a million rows, and finds one lost row of a copy, within a minute and 200 MB (PROVE_ARGS="--records 10000000")
+	$(BIN)/python -u -m tests.prove.million $(PROVE_ARGS)
+
 .PHONY: shadow-million
 shadow-million: setup  ## check that eoslog shadow report finds one lost or doubled row of a shadow in a million, within a minute and 200 MB (SHADOW_ARGS="--records 10000000")
 	$(BIN)/python -u -m tests.shadow.million $(SHADOW_ARGS)
