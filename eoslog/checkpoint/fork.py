@@ -39,7 +39,7 @@ from eoslog.connector.spark.driver_folder import as_spark_takes
 from eoslog.errors import EoslogError
 
 _MARK = b"eoslog checkpoint fork has not finished this copy: remove it"
-_OWN = re.compile(r"metadata|eoslog/(sink|starts)|eoslog/(edit|claim)-.*|(.*/)?\..*")
+_OWN = re.compile(r"metadata|eoslog/(sink|starts|take-over|stands)|eoslog/(edit|claim)-.*|(.*/)?\..*")
 """Files that a copy does not take over: those of the query's names, and hidden ones: temporary files, and
 checksums that Hadoop does without."""
 

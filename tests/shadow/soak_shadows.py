@@ -89,7 +89,7 @@ class Versions:
             if not shadow.isActive:
                 shadow = self.shadow()
             works(shadow, 1)
-            command = ["shadow", "take-over", place, "--live", "--key", "--json", "--wait", "60"]
+            command = ["shadow", "take-over", place, "--live", "--key", "--json", "--wait", "30"]
             done = CliRunner().invoke(eoslog, [*command, "--bootstrap-server", self._kafka.bootstrap])
             if done.exit_code == 0:
                 self.added += json.loads(done.stdout)["rows"]

@@ -118,6 +118,12 @@ def test_the_running_query_goes_on_meanwhile(
     assert query.cut() is None
 
 
+def test_who_has_taken_over_reads_to_the_end_of_the_log(world: dict[str, Any], query: Shadowed) -> None:
+    """Whatever is decided in that sink: nobody is asked."""
+    over = cut(7)._replace(over=True)
+    assert query.end(at({S0: 5}, over), at({S0: 9})) == at({S0: 9}, over)
+
+
 def test_the_group_is_another_query_s(world: dict[str, Any], query: Shadowed) -> None:
     """A note of the query that is shadowed is right, and so is none."""
     world |= {"decided": [7, 7], "group": {S0: (5, Note("v1", "q", 3).text()), S1: (4, "")}}
