@@ -237,7 +237,7 @@ state-million: setup  ## save and restore the state of a query that counts a mil
 soak-take-over: setup  ## a version of a query with state takes over from the living one, 50 times under load; no window is lost, doubled or wrong (SOAK_ARGS="--take-overs 20 --kills --seed 2")
 	$(BIN)/python -u -m tests.stateful.soak_take_over $(SOAK_ARGS)
 
-soak-shadows: setup  ## shadows with other states take over from the living version, 50 times under load (SOAK_ARGS="--take-overs 20 --kills --seed 2")
+soak-shadows: setup  ## shadows with other states take over from the living version, 50 times under load (SOAK_ARGS="--take-overs 20 --live --kills --seed 2")
 	$(BIN)/python -u -m tests.shadow.soak_shadows $(SOAK_ARGS)
 
 test-state: setup  ## lose the checkpoint of a query of each stateful operator, and of one in each state store

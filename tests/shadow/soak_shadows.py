@@ -88,7 +88,8 @@ class Versions:
                 live = self.live()
             if not shadow.isActive:
                 shadow = self.shadow()
-            works(shadow, 1)
+            if not works(shadow, 1):
+                continue
             command = ["shadow", "take-over", place, "--live", "--key", "--json", "--wait", "30"]
             done = CliRunner().invoke(eoslog, [*command, "--bootstrap-server", self._kafka.bootstrap])
             if done.exit_code == 0:
