@@ -39,6 +39,8 @@ MUTANTS: list[Mutant] = [
         Break("a source may go back", "batches._starts", "end < start", "False"),
         Break("batches may be left out", "batches._starts", "number > known + 1", "False"),
         Break("another query begins anywhere", "_check_follows", "start != ended[where]", "False"),
+        Break("a query may begin nobody knows where", "_check_follows", "where not in began", "False"),
+        Break("only what is proven is looked at", "History.judged_since", "one.decision.batch[:2] in batches", "one.sequence >= first"),
         Break("rows that are held back are read", "_check_readable", "one.last >= case.logs[where].stable", "False"),
         Break("a document is written over another file", "command._prove", "'x'", "'w'"),
     ),
