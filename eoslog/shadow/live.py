@@ -29,6 +29,7 @@ from eoslog.checkpoint.standing import Standing, last_decision, standing
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.commands.output import shown
+from eoslog.connector.checkpoint import standstill
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.standstill import TAKE_OVER, Standstill, TakeOverWish
@@ -273,11 +274,19 @@ class LiveTakeOver:
         self._why = f"it was {behind} batches behind the running query when it stood still last"
         last = compared.steps[-1]
         if self._looks >= PATIENCE and behind <= max(1, last.decision - (last.after or 0)):
-            self._runner.run(fence(Sink(cut.sink)))  # its next batch ends where that query does
+            self._await_next(Sink(cut.sink), seen)
+            self._runner.run(fence(Sink(cut.sink)))  # the shadow's next batch ends where that query does
         return None
 
     def _seen(self, planned: Planned) -> Decision | None:
         return self._runner.run(observed_decision(Sink(cut_of(planned).sink)))
+
+    def _await_next(self, sink: Sink, seen: Decision) -> None:
+        """Wait a while until the running query has decided once more: readers have new rows then, and nothing
+        that it has done since is lost."""
+        ends = time.monotonic() + standstill.STANDS_SECONDS / 4
+        while time.monotonic() < ends and self._runner.run(observed_decision(sink)) in (seen, None):
+            time.sleep(_LOOK_SECONDS)
 
     def _if_equal(self, shadow: Standing, place: TakeOverPoint, compared: _Compared) -> TakenPlace | None:
         """Take over if both have written the same, but for what the shadow alone has written last."""
