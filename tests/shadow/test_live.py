@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -35,9 +35,11 @@ from eoslog.connector.sink.shadow_sink import as_begun, stand_if_wanted
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import OptionError
-from eoslog.shadow import live, take_over
+from eoslog.shadow import TakenPlace, live, take_over, take_over_live
 from tests.connector.brokers import Kafka
 from tests.shadow.test_take_over import CLOSED, Both, Dies
+
+Done = TypeVar("Done")
 
 
 class Living(Both):
@@ -130,8 +132,14 @@ class Living(Both):
     @contextmanager
     def taking_over(self, *more: str) -> Iterator[list[Result]]:
         """The command runs beside the shadow's batches, which begin when it has asked for it."""
-        done = list[Result]()
-        thread = threading.Thread(target=lambda: done.append(self.take_over(*more)))
+        with self.beside(lambda: self.take_over(*more)) as done:
+            yield done
+
+    @contextmanager
+    def beside(self, takes_over: Callable[[], Done]) -> Iterator[list[Done]]:
+        """The same with whatever lets it take over."""
+        done = list[Done]()
+        thread = threading.Thread(target=lambda: done.append(takes_over()))
         thread.start()
         while TakeOverWish.read(Checkpoint.at(str(self.place))) is None and thread.is_alive():
             time.sleep(0.01)
@@ -205,6 +213,17 @@ def test_it_takes_over_between_two_batches(living: Living, left: bool) -> None:
     living.goes_on(living.options)
     again = living.take_over()
     assert again.exit_code == 1 and "the shadow has taken over" in again.output, again.output
+
+
+def test_it_takes_over_from_a_notebook(living: Living) -> None:
+    options = {"kafka.bootstrap.servers": living.kafka.bootstrap, "topic": living.topic}
+    options |= {"transactional.id": living.old.id, "kafka.group.id": living.group}
+    with living.beside(lambda: take_over_live(str(living.place), options, wait_seconds=20)) as done:
+        living.step([b"closed"], ends=False)
+    assert done == [TakenPlace(living.old.id, living.group, living.number, living.done, 1)]
+    living.check_taken(closed=1)
+    living.complete()
+    living.goes_on(living.options)
 
 
 def test_the_old_version_stops(living: Living) -> None:
