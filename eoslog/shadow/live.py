@@ -134,7 +134,7 @@ class LiveTakeOver:
             )
         compared = self._compared(*self._batches())
         check_steps(compared.steps)
-        _check_settled(compared)
+        _check_alike(compared)
         self._wish.write(self._checkpoint)
         try:
             return self._until_taken(shadow, compared)
@@ -222,7 +222,7 @@ class LiveTakeOver:
         while (stands := self._stands(ends)) is not None:
             self._looks += 1
             compared = self._up_to(stands.batch, compared)
-            _check_settled(compared)
+            _check_alike(compared)
             if (done := self._tried(shadow, stands, compared)) is not None:
                 return done
             self._wish = self._wish._replace(until=stands.batch)
@@ -341,7 +341,7 @@ def _after(compared: Offsets, ranges: Ranges) -> Ranges:
     return {place: (min(compared.get(place, start), end), end) for place, (start, end) in ranges.items()}
 
 
-def _check_settled(compared: _Compared) -> None:
+def _check_alike(compared: _Compared) -> None:
     """Raise NoTakeOver if the versions differ in steps whose rows both have written."""
     differs = compared.found.differs[:-_SETTLED]
     count = int(differs.sum())

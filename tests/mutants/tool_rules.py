@@ -348,7 +348,7 @@ MUTANTS: list[Mutant] = [
         Break("the shadow's sink is looked at alone", "LiveTakeOver._begin", "taken_over(shadow.sink)", "observed_decision(shadow.sink)", (LIVE + "test_a_shadow_decides_nothing_in_its_own_sink_meanwhile",)),
         Break("nobody learns what was begun", "LiveTakeOver._begin", "self._wish.write(self._checkpoint)", "pass", (LIVE + "test_a_start_in_the_middle_ends_the_take_over",)),
         Break("what was decided just before is lost", "LiveTakeOver._if_equal", "self._runner.run(taken_over(sink)) != place.seen", "self._runner.run(taken_over(sink)) is None", (LIVE + "test_the_running_query_decides_once_more",)),
-        Break("versions that differ are waited for", "live._check_settled", "int(differs.sum())", "0", (LIVE + "test_what_is_refused",)),
+        Break("versions that differ are waited for", "live._check_alike", "int(differs.sum())", "0", (LIVE + "test_what_is_refused",)),
         Break("the state is saved no more", "live._check_state", "topic is not None and stands.state != topic", "False", (LIVE + "test_the_state_is_saved_on",)),
         Break("another command's wish will do", "LiveTakeOver._check_wanted", "now is None or now.word != self._wish.word", "now is None", (LIVE + "test_another_command_wants_the_same",)),
         Break("rows have other digests each time", "compare.compare", "Digester() if before is None else before.digester", "Digester()", (LIVE + "test_what_one_writes_a_step_later_is_found_equal",)),
