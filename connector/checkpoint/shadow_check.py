@@ -74,12 +74,20 @@ def check_taken(
     batch_id: int,
 ) -> None:
     """Raise OptionError if a shadow's checkpoint goes on without shadow.of into what belongs to the query
-    that it has shadowed, and has not taken that one's place: both would write the same rows.
+    that it has shadowed, and has not taken that one's place: both would write the same rows. Or if it has,
+    and goes on into the topic that it had as a shadow.
 
     `left`: the decisions at which the batch before this one ends. `noted`, `topic`: as in check_apart.
     `location`: of the checkpoint."""
     for cut in left:
         written = {name for name, _ in cut.written}
+        if noted == cut.sink and topic in {name for name, _ in cut.own} - written:
+            raise OptionError(
+                f"this checkpoint has taken the place of the query with transactional.id={cut.sink}, and is "
+                f"started into topic {topic}, which it had as a shadow: readers of that query's topic would "
+                f"miss its rows. Nothing was written. Set topic={', '.join(sorted(written))}, "
+                f"transactional.id={cut.sink} and kafka.group.id={cut.group}"
+            )
         shared = topic is None or topic in written or sink == cut.sink or group == cut.group
         if noted == cut.sink or not shared:
             continue

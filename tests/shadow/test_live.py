@@ -37,7 +37,7 @@ from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import OptionError
 from eoslog.shadow import TakenPlace, live, take_over, take_over_live
 from tests.connector.brokers import Kafka
-from tests.shadow.test_take_over import CLOSED, Both, Dies
+from tests.shadow.test_take_over import CLOSED, Both, Dies, forgotten
 
 Done = TypeVar("Done")
 
@@ -224,6 +224,18 @@ def test_it_takes_over_from_a_notebook(living: Living) -> None:
     living.check_taken(closed=1)
     living.complete()
     living.goes_on(living.options)
+
+
+def test_who_has_taken_over_does_not_go_on_in_the_shadow_s_topic(living: Living) -> None:
+    """Without shadow.of, and with a shadow's sink options. With those that the error names it goes on."""
+    with living.taking_over():
+        living.step(ends=False)
+    living.complete()
+    forgotten(living)
+    with pytest.raises(OptionError, match=f"Set topic={living.topic}, transactional.id={living.old.id} and"):
+        living.begun(living.options)
+    begun = living.begun(living.as_live)
+    assert begun.sink_id == living.old.id and not begun.is_decided
 
 
 def test_the_old_version_stops(living: Living) -> None:
