@@ -72,10 +72,11 @@ class NotedPlaces(NamedTuple):
                 checkpoint.location, f"eoslog/{NOTED_PLACES} is {text!r}: {error}", RESTORE
             ) from error
 
-    def write(self, checkpoint: Checkpoint) -> None:
-        """Write the note into the checkpoint. It is not synced, as Spark's notes are not: a power cut may
-        take the newest one, and the batch writes it when it runs again. Raises CheckpointUnreadable."""
-        checkpoint.note(NOTED_PLACES, self.text(), durable=False)
+    def write(self, checkpoint: Checkpoint, *, durable: bool = False) -> None:
+        """Write the note into the checkpoint. It is not synced unless it is asked for, as Spark's notes are
+        not: a power cut may take the newest one, and the batch writes it when it runs again. Raises
+        CheckpointUnreadable."""
+        checkpoint.note(NOTED_PLACES, self.text(), durable=durable)
 
     def text(self) -> str:
         """The note's text in the checkpoint."""

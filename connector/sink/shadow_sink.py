@@ -98,12 +98,15 @@ def note_if_taken(
 
 
 def note_taken(checkpoint: Checkpoint, becomes: NotedSink, last: Decision | None) -> None:
-    """Note whose sink gets the query's batches from now on. `last`: the sink's decision. Raises
-    CheckpointUnreadable."""
+    """Note whose sink gets the query's batches from now on, the first of which it has decided. `last`: the
+    sink's decision, that one or the one before. Raises CheckpointUnreadable."""
     before = NotedSink.read(checkpoint)
     if before is None or before.sink != becomes.sink:  # it misses rows of that sink's queries alone then
         made = None if last is None else last.of_query
-        NotedPlaces((), () if made is None else made.everywhere).write(checkpoint)
+        places = () if made is None else made.places or made.older
+        digest = checkpoint.planned(becomes.since).digest
+        note = NotedPlaces(((becomes.since, places),), () if made is None else made.older, digest=digest)
+        note.write(checkpoint, durable=True)  # Spark's note that the batch is done may come later
     becomes.write(checkpoint)
     checkpoint.forget(TAKE_OVER)
 

@@ -349,6 +349,8 @@ MUTANTS: list[Mutant] = [
         Break("nobody learns what was begun", "LiveTakeOver._begin", "self._wish.write(self._checkpoint)", "pass", (LIVE + "test_a_start_in_the_middle_ends_the_take_over",)),
         Break("what was decided just before is lost", "LiveTakeOver._if_equal", "self._runner.run(taken_over(sink)) != place.seen", "self._runner.run(taken_over(sink)) is None", (LIVE + "test_the_running_query_decides_once_more",)),
         Break("versions that differ are waited for", "live._check_alike", "int(differs.sum())", "0", (LIVE + "test_what_is_refused",)),
+        Break("the last batch as a shadow is not noted", "note_taken", "((becomes.since, places),)", "()", (LIVE + "test_the_last_batch_as_a_shadow_is_not_written_again[False]",)),
+        Break("it goes on in the topic that it had as a shadow", "check_taken", "noted == cut.sink and topic in {name for name, _ in cut.own} - written", "False", (LIVE + "test_who_has_taken_over_does_not_go_on_in_the_shadow_s_topic",)),
         Break("the state is saved no more", "live._check_state", "topic is not None and stands.state != topic", "False", (LIVE + "test_the_state_is_saved_on",)),
         Break("another command's wish will do", "LiveTakeOver._check_wanted", "now is None or now.word != self._wish.word", "now is None", (LIVE + "test_another_command_wants_the_same",)),
         Break("rows have other digests each time", "compare.compare", "Digester() if before is None else before.digester", "Digester()", (LIVE + "test_what_one_writes_a_step_later_is_found_equal",)),

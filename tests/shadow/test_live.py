@@ -21,14 +21,16 @@ from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.standstill import Standstill, TakeOverWish
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import commit
-from eoslog.connector.commit.faults import CommitFault, SinkFenced
+from eoslog.connector.commit.decide import commit, count
+from eoslog.connector.commit.faults import CommitFault, SinkFenced, TakenOver
+from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.task_reports import Batch, Begun, Empty, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import ShadowCut, to_json
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
 from eoslog.connector.options.source_options import source_options
+from eoslog.connector.run.places_in_log import topic_ids
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.committer import begin_stream, commit_stream
 from eoslog.connector.sink.shadow_sink import as_begun, stand_if_wanted
@@ -37,6 +39,7 @@ from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.errors import OptionError
 from eoslog.shadow import TakenPlace, live, take_over, take_over_live
 from tests.connector.brokers import Kafka
+from tests.shadow import test_take_over
 from tests.shadow.test_take_over import CLOSED, Both, Dies, forgotten
 
 Done = TypeVar("Done")
@@ -213,6 +216,68 @@ def test_it_takes_over_between_two_batches(living: Living, left: bool) -> None:
     living.goes_on(living.options)
     again = living.take_over()
     assert again.exit_code == 1 and "the shadow has taken over" in again.output, again.output
+
+
+@pytest.fixture
+def placed(living: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
+    """The running query's decisions say where its rows are, which its transactions write."""
+    name, written = f"w-{living.topic}", list[Place]()
+    producer, rows = living.kafka.transactional(name), living.rows
+    topic_id = topic_ids(living.cluster, (living.topic,))[living.topic]
+
+    def by_transaction(topic: str, number: int) -> None:
+        rows(topic, number)
+        if topic != living.topic:
+            living.kafka.put(topic, [b"row"])
+            return
+        at, now = living.ends(topic)[topic, 0], int(time.time() * 1000)
+        producer.begin_transaction()
+        producer.produce(topic, b"row", partition=0, timestamp=now)
+        producer.commit_transaction(60)
+        written[:] = [Place(topic, topic_id, 0, at, living.identity(name), now)]
+
+    monkeypatch.setattr(living, "rows", by_transaction)
+    counted = count
+    monkeypatch.setattr(test_take_over, "count", lambda *a: counted(*a)._replace(places=tuple(written)))
+    return living
+
+
+def forget_groups(living: Living, *groups: str) -> None:
+    """The cluster forgets what these groups had: after a week without use, or as brokers were restored."""
+    for deleted in living.kafka.admin.delete_consumer_groups(list(groups)).values():
+        deleted.result(60)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_the_last_batch_as_a_shadow_is_not_written_again(placed: Living, left: bool) -> None:
+    """A power cut takes Spark's note that it is done, and the cluster has forgotten the decision since."""
+    with placed.taking_over() as done:
+        placed.step([b"closed"] if left else [], ends=False)
+    assert done[0].exit_code == 0, done[0].output
+    rows = placed.standing()[0]
+    forget_groups(placed, placed.old.group, placed.group)
+    begun = placed.begun(placed.options)
+    assert begun.sink_id == placed.old.id and begun.is_decided
+    placed.complete()
+    placed.goes_on(placed.options)
+    assert placed.standing()[0] == rows
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_brokers_that_come_back_from_before_a_take_over(placed: Living, ends: bool) -> None:
+    """The sink's last decision is the running query's again: what the shadow alone had written is gone.
+    `ends`: Spark has noted that its batch is done, and a later one is planned."""
+    with placed.taking_over() as done:
+        placed.step([b"closed"], ends=False)
+    assert done[0].exit_code == 0, done[0].output
+    forget_groups(placed, placed.old.group, placed.group)
+    placed.done -= 1
+    placed.decide()
+    if ends:
+        placed.complete()
+        forgotten(placed)
+    with pytest.raises(TakenOver, match="query old-query has taken the place of query new-query"):
+        placed.begun(placed.as_live if ends else placed.options)
 
 
 def test_it_takes_over_from_a_notebook(living: Living) -> None:

@@ -131,9 +131,10 @@ class Both:
         command = ["shadow", "take-over", str(self.place), "--watch", "0", *more]
         return CliRunner().invoke(main, [*command, "--bootstrap-server", self.kafka.bootstrap])
 
-    def identity(self, sink: Sink) -> ProducerIdentity:
-        """Of the sink's owner."""
-        found = self.runner.run(c.demand(c.Describe((sink.coordinator,)), ""))[sink.coordinator]
+    def identity(self, of: Sink | str) -> ProducerIdentity:
+        """Of the sink's owner, or of who has this transactional id."""
+        name = of if isinstance(of, str) else of.coordinator
+        found = self.runner.run(c.demand(c.Describe((name,)), ""))[name]
         assert found is not None
         return found.identity
 
