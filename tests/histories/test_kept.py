@@ -1813,6 +1813,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("lost", "A", "committed"),
         ("out", "A", "in2"),
     ],
+    "a copy is cut by a power cut, and an older copy comes back that began at the latest offsets": [
+        ("query", "A", {"starting": "latest"}),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("backup", "A"),
+        ("restore", "A"),
+        ("blackout", "A", 1),
+        ("restore", "A"),
+    ],
 }
 
 

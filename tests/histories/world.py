@@ -589,9 +589,9 @@ class World:
             if plan.token is not None:
                 name = plan.sink.get("transactional.id") or "eoslog-write"
                 lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
-            if not lineage.began:
-                held = judge.in_log(self.cluster, lineage.topic, stream.began)
-                lineage.before, lineage.began = held, True
+            if not lineage.began and stream.began:  # else a copy comes back, which began where it had begun
+                lineage.before = judge.in_log(self.cluster, lineage.topic, stream.began)
+            lineage.began = True
 
         def completed(batch: int) -> None:
             lineage.noted[stream.query_id, batch] = rows = lineage.batches.pop(batch, set())

@@ -237,8 +237,7 @@ def placed(living: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
         written[:] = [Place(topic, topic_id, 0, at, living.identity(name), now)]
 
     monkeypatch.setattr(living, "rows", by_transaction)
-    counted = count
-    monkeypatch.setattr(test_take_over, "count", lambda *a: counted(*a)._replace(places=tuple(written)))
+    monkeypatch.setattr(test_take_over, "count", lambda *a: count(*a)._replace(places=tuple(written)))
     return living
 
 
