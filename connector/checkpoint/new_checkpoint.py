@@ -91,9 +91,10 @@ def _check_topic(story: StartFacts) -> None:
     """Check that a query that goes on where the sink's last one ended writes to the same topic."""
     if story.went_to is None or (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
         return
+    ended = story.decided or f"as group {story.group} notes"
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
-        f"({story.decided}), which has written to {story.went_to}: what that one has read would be missing "
+        f"({ended}), which has written to {story.went_to}: what that one has read would be missing "
         "in this one's topic. Nothing was written. Is it another query, or one on a copied checkpoint? Give "
         "this one a transactional.id and a kafka.group.id of its own, and startingOffsets of its own on "
         f"another new checkpoint. If the topic was changed, set {to_accept(word, story.accepted)}"
@@ -385,8 +386,9 @@ def _of_others(story: StartFacts, sinks: Collection[str]) -> list[str]:
 
 
 def _refuse_offsets(story: StartFacts, left: list[str], what: str) -> NoReturn:
-    other = story.others.get(left[0])
-    wrote = f", and writes to {', '.join(other.topics)} as it did" if other and other.topics else ""
+    other, notes = story.others.get(left[0]), [f.note for f in story.committed.values() if f.note]
+    topics = other.topics if other else {n.topic for n in notes if n.sink == left[0] and n.topic}
+    wrote = f", and writes to {', '.join(sorted(topics))} as it did" if topics else ""
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
         f"read would be left out here. Nothing was written. If this query takes that one's place{wrote}, "

@@ -378,7 +378,8 @@ def decide(
     began_ms = yield from demand(ReadClock(), "the clock cannot be read")
     if saving is not None:
         written = yield from _save(sink, own, decision, began_ms, last, saving)
-        decision = decision._replace(saved=written.saved)
+        places = (*decision.places, *written.places)
+        decision = decision._replace(saved=written.saved, places=places)
         open_rows = (*open_rows, *written.rows)
     chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, *part) for part in by_group(sink.group, chunks, stamp.anchors)]

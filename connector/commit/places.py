@@ -99,6 +99,18 @@ def told_by(
     return tuple(OpenRows(where, offset, writer, last_sequence(where)) for where, offset in first.items())
 
 
+def placed_by(
+    writer: ProducerIdentity,
+    last: Mapping[TopicPartition, tuple[int, int]],
+    topic_ids: Mapping[str, str | None],
+) -> Places:
+    """The last row in each partition of one transaction, of a producer's last offsets and times."""
+    return tuple(
+        Place(topic, topic_ids.get(topic), partition, offset, writer, at)
+        for (topic, partition), (offset, at) in sorted(last.items())
+    )
+
+
 def why_gone_from(rows: OpenRows, state: PartitionState) -> str:
     """Why rows of a transaction that is yet to be committed will never be visible; "": nothing shows that.
     What nobody could read yet was not deleted after it was read. A sequence number that is lower than the

@@ -3,7 +3,7 @@ transaction, so they become visible with the decision, or never. So are rows of 
 
 from typing import NamedTuple, Protocol
 
-from eoslog.connector.commit.places import OpenRows
+from eoslog.connector.commit.places import OpenRows, Places
 from eoslog.connector.commit.transactional_ids import Participant
 
 
@@ -36,10 +36,11 @@ TaskContents = tuple[tuple[int, ...], tuple[int, ...]]
 
 class Written(NamedTuple):
     """What was written in the transaction of a decision. `saved`: what the decision has to say of the query's
-    state. `rows`: the records."""
+    state. `rows`: the records. `places`: where those stand that are the query's rows."""
 
     saved: Saved | None
     rows: tuple[OpenRows, ...] = ()
+    places: Places = ()
 
 
 class Saving(Protocol):

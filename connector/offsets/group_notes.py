@@ -14,19 +14,22 @@ _NOTE_LIMIT = 2048
 class Note(NamedTuple):
     """What a sink stores with each source offset that it commits to kafka.group.id: whose it is. `decided`:
     a decision was committed with it; at_least_once has none. `apart`: if several sources of the query have
-    read the partition to different ends, each one's name and end; the offset is the lowest."""
+    read the partition to different ends, each one's name and end; the offset is the lowest. `topic`: where
+    the rows went, "": each named its own; None: the decision tells it."""
 
     sink: str
     query: str
     batch: int
     decided: bool = True
     apart: tuple[tuple[str, int], ...] = ()
+    topic: str | None = None
 
     def text(self) -> str:
         """The note as metadata of a committed offset; "" if it would be too long."""
         fields = {"sink": self.sink, "query": self.query, "batch": self.batch}
         fields |= {} if self.decided else {"decided": False}
         fields |= {"apart": dict(self.apart)} if self.apart else {}
+        fields |= {} if self.topic is None else {"topic": self.topic}
         said = json.dumps({"eoslog": 1, **fields}, separators=(",", ":"))
         return said if len(said) <= _NOTE_LIMIT else ""
 
@@ -37,8 +40,9 @@ def read_note(metadata: str) -> Note | None:
         found = json.loads(metadata)
         fields = str(found["sink"]), str(found["query"]), int(found["batch"])
         apart = tuple((str(name), int(end)) for name, end in found.get("apart", {}).items())
-        decided = bool(found.get("decided", True))
-        return Note(*fields, decided=decided, apart=apart) if found["eoslog"] else None
+        decided, topic = bool(found.get("decided", True)), found.get("topic")
+        topic = None if topic is None else str(topic)
+        return Note(*fields, decided=decided, apart=apart, topic=topic) if found["eoslog"] else None
     except (ValueError, KeyError, TypeError, AttributeError):  # other clients store their own texts there
         return None
 

@@ -629,7 +629,8 @@ def _source_offsets(
     if stamp is None:
         assert options.checkpoint_location is not None  # otherwise there was an error
         query = Checkpoint.at(options.checkpoint_location).query_id()
-        note = Note(options.transactional_id or query, query, batch_id, decided=False)
+        sink, topic = options.transactional_id or query, options.topic or ""
+        note = Note(sink, query, batch_id, decided=False, topic=topic)
     else:
         note = Note(stamp.sink_id, stamp.batch.query_id, batch_id)
         if options.group_id is None:

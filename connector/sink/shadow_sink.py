@@ -98,8 +98,8 @@ def note_if_taken(
 
 
 def note_taken(checkpoint: Checkpoint, becomes: NotedSink, last: Decision | None) -> None:
-    """Note whose sink gets the query's batches from now on, the first of which it has decided. `last`: the
-    sink's decision, that one or the one before. Raises CheckpointUnreadable."""
+    """Note whose sink gets the query's batches from now on, the first of which it has decided. `last`: its
+    last decision. Raises CheckpointUnreadable."""
     before = NotedSink.read(checkpoint)
     if before is None or before.sink != becomes.sink:  # it misses rows of that sink's queries alone then
         made = None if last is None else last.of_query

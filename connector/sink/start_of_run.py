@@ -385,7 +385,7 @@ class StartOfRun:
             remade=remade(left, view.planned),
             cut=cut_of(self._cluster, view, left, committed),
             word="" if last is None else last.word,
-            went_to=elsewhere(last, self._options),
+            went_to=elsewhere(self._sink, last, committed, self._options),
         )
 
     def _end_forgotten(self, sink: Sink, places: Places, *, commit: bool) -> bool:
@@ -419,13 +419,20 @@ def plan_of(decision: Decision | None) -> Planned | None:
     return Planned.parse(decision.batch.batch_id, decision.ends)
 
 
-def elsewhere(last: Decision | None, options: SinkOptions) -> str | None:
-    """Where the sink's last query has written, if it was not to this one's topic. None: it was, or it is not
-    known."""
+def elsewhere(
+    sink: Sink,
+    last: Decision | None,
+    committed: Mapping[TopicPartition, NotedOffset],
+    options: SinkOptions,
+) -> str | None:
+    """Where the sink's last query has written, by its decision and by the notes of at_least_once, if it was
+    not to this one's topic. None: it was, or it is not known."""
     last = None if last is None else last.of_query
-    if last is None or last.start is None or last.start.topic in (None, options.topic or ""):
-        return None
-    return f"topic {last.start.topic}" if last.start.topic else "topics that its rows named"
+    went = {found.note.topic for found in committed.values() if found.note and found.note.sink == sink.id}
+    went |= {None if last is None or last.start is None else last.start.topic}
+    others = sorted(topic for topic in went if topic is not None and topic != (options.topic or ""))
+    said = [f"topic {topic}" if topic else "topics that its rows named" for topic in others]
+    return " and ".join(said) or None
 
 
 def unread_of(
@@ -567,7 +574,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         remade=remade(plan_of(last), view.planned),
         cut=cut_of(cluster, view, plan_of(last), committed),
         word="" if last is None else last.word,
-        went_to=elsewhere(last, options),
+        went_to=elsewhere(sink, last, committed, options),
     )
     for warning in check_plain_start(story):
         logger.warning(warning)

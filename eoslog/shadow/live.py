@@ -305,8 +305,8 @@ class LiveTakeOver:
             self._runner.run(fence(sink))
             return None
         self._begin(shadow, place)
-        decide_take_over(self._cluster, shadow, place, added)
-        note_taken(self._checkpoint, place.becomes(shadow.cluster_id), place.seen)
+        decision = decide_take_over(self._cluster, shadow, place, added)
+        note_taken(self._checkpoint, place.becomes(shadow.cluster_id), decision)
         count = 0 if rows is None else len(rows.rows)
         return TakenPlace(sink.id, place.cut.group, place.batch.batch_id, place.cut.sequence, count)
 

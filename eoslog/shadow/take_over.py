@@ -28,7 +28,7 @@ from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
-from eoslog.connector.commit.places import told_by
+from eoslog.connector.commit.places import placed_by, told_by
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, Sink
@@ -197,7 +197,9 @@ class LeftRows:
                 offsets = np.sort(self.rows["offset"][self.rows["place"] == number])
                 self._copy(producer, self.places[int(number)], offsets)
             producer.flush()
-            return Written(None, told_by(own.identity, producer.first_rows, producer.last_sequence))
+            rows = told_by(own.identity, producer.first_rows, producer.last_sequence)
+            places = placed_by(own.identity, producer.last_rows, producer.topic_ids)
+            return Written(None, rows, places)
 
     def _copy(self, producer: Producer, place: AuditedRange, offsets: Rows) -> None:
         within = AuditedRange(place.topic, None, place.partition, int(offsets[0]), int(offsets[-1]) + 1)
@@ -232,7 +234,7 @@ class Addition(NamedTuple):
         if self.state is None:
             return rows
         state = self.state.write(own, last, contents)
-        return Written(state.saved, (*rows.rows, *state.rows))
+        return Written(state.saved, (*rows.rows, *state.rows), rows.places)
 
 
 def left_rows(cluster: Cluster, found: ShadowComparison, cut: ShadowCut) -> LeftRows | None:
@@ -280,17 +282,18 @@ def carry_out_take_over(
 ) -> None:
     """Take over. It may be interrupted and repeated. Raises CommitFault, KafkaError, EoslogError."""
     shadow.checkpoint.sync_completed()  # the shadow's own sink knows of its batches, this one does not
+    decision = place.seen
     if not place.is_taken:
         if (unwritten := _unwritten(shadow)) is not None:
             shadow.checkpoint.change("offsets", unwritten, None)
         added = addition(cluster, shadow, place, rows)
-        decide_take_over(cluster, shadow, place, added)
-    note_taken(shadow.checkpoint, place.becomes(shadow.cluster_id), place.seen)
+        decision = decide_take_over(cluster, shadow, place, added)
+    note_taken(shadow.checkpoint, place.becomes(shadow.cluster_id), decision)
 
 
 def decide_take_over(
     cluster: Cluster, shadow: Standing, place: TakeOverPoint, added: Addition | None
-) -> None:
+) -> Decision:
     """Make the shadow's last batch the last one of the running query's sink. Raises CommitFault, KafkaError,
     EoslogError."""
     cut, batch, planned = place.cut, place.batch, place.planned
@@ -298,4 +301,4 @@ def decide_take_over(
         cut.group, cut.sink, batch, planned, decided=True, cluster=shadow.cluster_id
     )
     rules = move_decision(Sink(cut.sink), place.seen, batch, source, shadow.completed, added, planned.ends)
-    Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)
+    return Runner(cluster, OWN_TIMEOUT_MS, decisions=place.decisions).run(rules)

@@ -37,6 +37,9 @@ def _handed_over() -> list[tuple[Any, ...]]:
     ]
 
 
+AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
+
+
 def _behind(*, group: str | None = "g") -> list[tuple[Any, ...]]:
     """A replica of the sink's partitions has all rows but those of the last batch."""
     return [
@@ -2122,6 +2125,24 @@ def test_a_first_batch_is_killed_above_a_topic_that_was_emptied() -> None:
 
 def _loses_all(act: tuple[Any, ...]) -> bool:
     return bool(act[0] == "lost" or (act[0] == "anew" and act[2] == "committed"))
+
+
+@pytest.mark.parametrize("ident", [{}, {"id": "x"}])
+def test_what_a_copy_has_read_at_least_once_into_another_topic_is_not_missed(ident: dict[str, str]) -> None:
+    """The copy and the query are one to the group. Its note says where the rows went."""
+    world = play(
+        [
+            ("query", "B", {"in": "in,in2", "kafka.group.id": "h", **AT_LEAST_ONCE, **ident}),
+            ("produce", "in", 1),
+            ("run", "B", 1),
+            ("produce", "in2", 1),
+            ("tried", "B", "out2", 2),
+            ("lost", "B", "committed"),
+        ]
+    )
+    assert not world.findings, (world.findings, world.told)
+    said = "which has written to topic out2" if ident else "and writes to out2 as it did"
+    assert said in world.told[0], world.told
 
 
 @pytest.mark.parametrize("name", [name for name, acts in KEPT.items() if any(map(_loses_all, acts))])

@@ -230,7 +230,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         ("tests/connector/saved/test_save.py",),
-        Break("the decision does not say what was saved", "decide.decide", "decision._replace(saved=written.saved)", "decision"),
+        Break("the decision does not say what was saved", "decide.decide", "decision._replace(saved=written.saved, places=places)", "decision"),
         Break("what is saved may be gone when it is decided", "decide.decide", "(*open_rows, *written.rows)", "open_rows"),
         Break("files are not compared", "_written.content", "Content.of(data) != expected", "False"),
         Break("the last batch's end does not matter", "_planned", "not decision.batch.repeats(decision.batch._replace(digest=last.digest))", "False"),

@@ -119,6 +119,8 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         KEPT,
+        Break("at_least_once goes on behind another topic's rows", "elsewhere", "found.note and found.note.sink == sink.id", "False"),
+        Break("where another query writes is not said", "_refuse_offsets", "n.sink == left[0] and n.topic", "False"),
         Break("a forgotten decision is no decision", "check_forgotten", "how == {Seen.COMMITTED}", "False"),
         Break("a sink that is left forgets its decision", "StartOfRun.before", "self._remember(Sink(str(given.sink)), given.group)", "pass"),
         Break("nobody looks what follows", "rows_found", "() if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))", "()"),

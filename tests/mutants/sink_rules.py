@@ -93,7 +93,7 @@ MUTANTS: list[Mutant] = [
             "planned = of_group(planned, group, note.sink, known_id(shared_cluster(options.client)))",
             "of_group(planned, group, note.sink, known_id(shared_cluster(options.client)))",
         ),
-        Break("at_least_once claims a decision", "_source_offsets", "Note(options.transactional_id or query, query, batch_id, decided=False)", "Note(options.transactional_id or query, query, batch_id)"),
+        Break("at_least_once claims a decision", "_source_offsets", "Note(sink, query, batch_id, decided=False, topic=topic)", "Note(sink, query, batch_id, topic=topic)"),
         Break("a group without a checkpoint", "_read_checkpoint", "if options.group_id is not None:\n    raise OptionError(_needs_checkpoint('kafka.group.id', error)) from error", "pass"),
         Break("at_least_once goes on without its checkpoint", "_read_checkpoint", "if word in options.accepted:\n    return (options, None)", "return (options, None)"),
         Break("at_least_once leaves what its name has decided", "_begin_plainly", "runner.run(fence(sink, noted_left(view, '')))", "ProducerIdentity(1, 0)"),

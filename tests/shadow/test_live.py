@@ -23,6 +23,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit, count
 from eoslog.connector.commit.faults import CommitFault, SinkFenced, TakenOver
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.task_reports import Batch, Begun, Empty, Run
@@ -33,6 +34,7 @@ from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run.places_in_log import topic_ids
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.committer import begin_stream, commit_stream
+from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.connector.sink.shadow_sink import as_begun, stand_if_wanted
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
@@ -228,13 +230,13 @@ def placed(living: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
     def by_transaction(topic: str, number: int) -> None:
         rows(topic, number)
         if topic != living.topic:
-            living.kafka.put(topic, [b"row"])
+            living.kafka.put(topic, [b"row"], 1)
             return
-        at, now = living.ends(topic)[topic, 0], int(time.time() * 1000)
+        at, now = living.ends(topic)[topic, 1], int(time.time() * 1000)
         producer.begin_transaction()
-        producer.produce(topic, b"row", partition=0, timestamp=now)
+        producer.produce(topic, b"row", partition=1, timestamp=now)
         producer.commit_transaction(60)
-        written[:] = [Place(topic, topic_id, 0, at, living.identity(name), now)]
+        written[:] = [Place(topic, topic_id, 1, at, living.identity(name), now)]
 
     monkeypatch.setattr(living, "rows", by_transaction)
     monkeypatch.setattr(test_take_over, "count", lambda *a: count(*a)._replace(places=tuple(written)))
@@ -260,6 +262,20 @@ def test_the_last_batch_as_a_shadow_is_not_written_again(placed: Living, left: b
     placed.complete()
     placed.goes_on(placed.options)
     assert placed.standing()[0] == rows
+
+
+def test_rows_that_were_added_are_the_decision_s(placed: Living) -> None:
+    """They stand behind those of the running query, and nobody takes them for a lost decision's."""
+    with placed.taking_over() as done:
+        placed.step([b"closed"], ends=False)
+    assert done[0].exit_code == 0, done[0].output
+    last = placed.runner.run(observed_decision(placed.old))
+    assert last is not None and undecided_behind(placed.cluster, placed.old.id, last) == ()
+    added = [row for row in placed.standing()[0] if row[3] == b"closed"]
+    assert [(p.partition, p.offset) for p in last.places] == [row[:2] for row in added]
+    placed.complete()
+    placed.goes_on(placed.options)
+    placed.goes_on(placed.options)
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -963,7 +963,8 @@ def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest
     ((group, committed, _),) = told
     ((place, (offset, note)),) = committed.items()
     assert (group, place, offset) == ("g", ("in", 0), 10)
-    assert read_note(note) == Note("sink", "q", 0, decided=False), "whose they are; they tell of no decision"
+    expected = Note("sink", "q", 0, decided=False, topic="out")
+    assert read_note(note) == expected, "whose they are, and where the rows are; they tell of no decision"
 
 
 def test_a_commit_that_lost_a_broker_asks_the_partitions(query: Query) -> None:
