@@ -178,10 +178,17 @@ def _by_writer(logs: Mapping[TopicPartition, PartitionLog]) -> _There:
 
 def _own(one: Decided, there: _There) -> dict[TopicPartition, list[Written]]:
     own: dict[TopicPartition, list[Written]] = {}
-    for winner in one.decision.winners:
-        for where, written in there.get(winner.participant.identity, ()):
+    for writer in _writers_of(one.decision):
+        for where, written in there.get(writer, ()):
             own.setdefault(where, []).append(written)
     return dict(sorted(own.items()))
+
+
+def _writers_of(decision: Decision) -> list[ProducerIdentity]:
+    """Whose transactions have its rows: the tasks', and the sink's own, where a take-over has added rows."""
+    sinks = (place.writer for place in decision.places)
+    own = dict.fromkeys(one for one in sinks if one.producer_id == decision.incarnation.producer_id)
+    return [*(winner.participant.identity for winner in decision.winners), *own]
 
 
 def _batches(case: Case) -> list[list[Decided]]:
@@ -320,11 +327,7 @@ class _Reach:
 
     def __init__(self, case: Case) -> None:
         self._known: dict[TopicPartition, list[tuple[int, int]]] = {}
-        decided = {
-            winner.participant.identity: one
-            for one in case.history.decided
-            for winner in one.decision.winners
-        }
+        decided = {writer: one for one in case.history.decided for writer in _writers_of(one.decision)}
         for where, log in case.logs.items():
             rows = (one for one in log.transactions if one.writer in decided)
             self._known[where] = [(decided[one.writer].sequence, one.last) for one in rows]
@@ -362,7 +365,7 @@ def unknown_producers(history: History, logs: Mapping[TopicPartition, PartitionL
 
 
 def _writers(history: History) -> set[ProducerIdentity]:
-    return {winner.participant.identity for one in history.decided for winner in one.decision.winners}
+    return {writer for one in history.decided for writer in _writers_of(one.decision)}
 
 
 def _others(case: Case, judged: Judged, reach: _Reach) -> None:
@@ -451,6 +454,9 @@ def _starts(
     unnamed = {topic for topic, _ in planned.each_end()} - planned.topic_ids().keys()
     ends = {where: each for where, each in then.each_end().items() if where[0] in same | unnamed}
     if last.query != one.query:
+        if not one.decision.winners:  # a take-over ends where the query before has ended, and reads nothing
+            stays = {w: each for w, each in planned.each_end().items() if each == ends.get(w, {})}
+            began = {**stays, **began}
         _check_follows(began, planned, then.topic_offsets(), last, {where[0] for where in ends}, line)
         return began
     number, known = one.decision.batch.batch_id, last.decision.batch.batch_id

@@ -7,22 +7,28 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition as Place
 
 from eoslog.cli import main
 from eoslog.client.admin import transactions
+from eoslog.client.records.produce import Producer
 from eoslog.connector.commit.commands import End
 from eoslog.connector.commit.finish import lost_word
 from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.places import placed_by, told_by
+from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch, Left
+from eoslog.connector.commit.transactional_ids import Participant
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.source.past_batches import Stored, decisions_in_log
+from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.prove import command
 from eoslog.prove.logs import partition_logs
@@ -252,6 +258,43 @@ def test_a_second_decision_of_a_batch(made: Stream, file: Path) -> None:
     ]
     assert len(doubled) == PARTITIONS
     assert any("batch 1 (decision 4): it follows batch 2" in text for text in said["wrong"])
+
+
+class Adds(NamedTuple):
+    """Writes a row in the transaction of a decision, as a take-over does of a shadow that is ahead."""
+
+    made: Stream
+    topic: str
+
+    def write(self, own: Participant, last: Saved | None, contents: TaskContents) -> Written:
+        with Producer(self.made.cluster, identity=own.identity, transactional_id=own.name) as producer:
+            for batch in encode_batches(None, pa.array([b"added"]), None, 5, codec=0, max_batch_bytes=10_000):
+                producer.send(self.topic, 1, batch)
+            producer.flush()
+            rows = told_by(own.identity, producer.first_rows, producer.last_sequence)
+            return Written(None, rows, placed_by(own.identity, producer.last_rows, producer.topic_ids))
+
+
+@pytest.mark.parametrize("end", [None, 19, 21], ids=["where it ended", "before", "behind"])
+def test_rows_that_a_take_over_has_added(made: Stream, file: Path, end: int | None) -> None:
+    """Another query's decision, which ends where the one before has ended: its plan says no beginning."""
+    made.batches(2)
+    taken, adds, ends = Batch("new", 7, "new7"), Adds(made, made.topics[0]), made.ends(1, end)
+    rules = move_decision(made.sink, _last(made), taken, None, 7, adds, ends)
+    Runner(made.cluster, 60_000).run(rules)
+    made.query, made.began = "new", -READ * 6
+    made.batch(8)
+    status, said = prove(made, file)
+    if end is None:
+        assert (status, said["verdict"], said["batches"]) == (0, "proven", 4), said
+        assert said["rows"] == 3 * 2 * 2 * PARTITIONS + 1
+        added = entries(file, "batch")[2]
+        assert [(log["topic"], log["partition"], log["rows"]) for log in added["log"]] == [
+            (made.topics[0], 1, 1)
+        ]
+        assert added["source"] == {"0": {made.source: {"0": [2 * READ, 2 * READ]}}}
+    else:
+        assert status == 2 and "where its query began is not told" in said["unknown"][0], said
 
 
 def test_a_sink_that_was_left_is_proven_all_the_same(made: Stream, file: Path) -> None:
