@@ -49,7 +49,7 @@ def check_completed(
     if (word := f"decisions-gone:{newest}") in accepted:
         return
     if forgotten:
-        _refuse_followed(sink, newest, rows, to_accept(word, accepted))
+        _refuse_followed(sink, f"has completed batch {newest}", rows, to_accept(word, accepted))
     _refuse_completed(sink, completed, newest, decided, accepted, last)
 
 
@@ -136,10 +136,18 @@ def _check_put_back(sink: str, decided: Batch, rows: RowsFound, accepted: Collec
     )
 
 
-def _refuse_followed(sink: str, newest: int, rows: RowsFound, accept: str) -> NoReturn:
-    """Without decisions nobody knows whether there were later batches."""
+def check_last(sink: str, batch: Batch, rows: RowsFound, accepted: Collection[str]) -> None:
+    """Check that a planned batch that is decided, though the sink knows nothing of it, is the last one: later
+    ones would be written again. Raises CheckpointOlder unless that is accepted."""
+    if not rows.followed or (word := f"decisions-gone:{batch.batch_id}") in accepted:
+        return
+    _refuse_followed(sink, f"is at batch {batch.batch_id}", rows, to_accept(word, accepted))
+
+
+def _refuse_followed(sink: str, stands: str, rows: RowsFound, accept: str) -> NoReturn:
+    """Without decisions nobody knows whether there were later batches. `stands`: what the checkpoint does."""
     raise CheckpointOlder(
-        f"sink {sink}: the checkpoint has completed batch {newest}, the cluster does not have the sink's "
+        f"sink {sink}: the checkpoint {stands}, the cluster does not have the sink's "
         f"decision on it any more, and rows of transactions follow those of batch {rows.batch}"
         f"{_some(rows.followed)}. If an older copy of the checkpoint was put back, they are of later "
         "batches, and would be written again. Nothing was written. Bring the right checkpoint back, which "

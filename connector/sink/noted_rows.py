@@ -126,6 +126,13 @@ def behind_the_first(cluster: Cluster, checkpoint: Checkpoint, sink: str) -> tup
     return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting))
 
 
+def rows_behind(cluster: Cluster, checkpoint: Checkpoint, batch: int) -> RowsFound:
+    """What follows in the log behind the noted places of this batch, the newest. Raises KafkaError,
+    RetriesExhausted, CheckpointUnreadable."""
+    note = NotedPlaces.read(checkpoint)
+    return RowsFound(batch=batch, followed=tuple(followed(cluster, note.in_batches)))
+
+
 def places_of_queries(before: Iterable[Decision]) -> Places:
     """Where rows of the queries are that have made these decisions of their sinks."""
     return tuple(place for made in before for place in (made.of_query or made).everywhere)

@@ -18,7 +18,12 @@ from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, done_in, has_rested, kept_of
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
-from eoslog.connector.checkpoint.completed_batches import check_completed, check_forgotten, others_batches
+from eoslog.connector.checkpoint.completed_batches import (
+    check_completed,
+    check_forgotten,
+    check_last,
+    others_batches,
+)
 from eoslog.connector.checkpoint.new_checkpoint import (
     check_forgotten_name,
     check_new_checkpoint,
@@ -75,6 +80,7 @@ from eoslog.connector.sink.noted_rows import (
     open_of_visible,
     places_decided,
     places_of_queries,
+    rows_behind,
     rows_found,
     seen_of_planned,
     unnumber,
@@ -195,7 +201,14 @@ class StartOfRun:
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
         then = NotedPlaces.read(view.checkpoint).as_noted(view.batch)
-        if not seen or not check_forgotten(sink.id, view.batch, seen, self._options.accepted, then):
+        if seen and check_forgotten(sink.id, view.batch, seen, self._options.accepted, then):
+            check_last(
+                sink.id,
+                view.batch,
+                rows_behind(self._cluster, view.checkpoint, view.batch.batch_id),
+                self._options.accepted,
+            )
+        else:
             rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
             is_other = bool(seen) and rows.proven == view.batch.batch_id  # and is to be written as it is now
             number = None if rows.followed or is_other else rows.proven

@@ -11,7 +11,7 @@ from eoslog.client.admin.topics import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested, kept_of
-from eoslog.connector.checkpoint.completed_batches import check_forgotten
+from eoslog.connector.checkpoint.completed_batches import check_forgotten, check_last
 from eoslog.connector.checkpoint.new_checkpoint import remade
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.spark_logs import source_position
@@ -24,7 +24,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
-from eoslog.connector.sink.noted_rows import rows_found, seen_of_planned
+from eoslog.connector.sink.noted_rows import rows_behind, rows_found, seen_of_planned
 from eoslog.connector.sink.start_of_run import cut_of, known_id, plan_of, successor, unread_of
 
 
@@ -144,7 +144,8 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
         noted = NotedPlaces.read(standing.checkpoint).as_noted(view.batch)
-        check_forgotten(standing.sink.id, view.batch, seen, (), noted)
+        if check_forgotten(standing.sink.id, view.batch, seen, (), noted):
+            check_last(sink, view.batch, rows_behind(cluster, view.checkpoint, view.batch.batch_id), ())
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

@@ -2127,6 +2127,32 @@ def _loses_all(act: tuple[Any, ...]) -> bool:
     return bool(act[0] == "lost" or (act[0] == "anew" and act[2] == "committed"))
 
 
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("source", ["in", "files"])
+@pytest.mark.parametrize("ident", [{}, {"id": "x"}])
+def test_a_batch_that_is_decided_again_is_the_last_one(
+    ident: dict[str, str], source: str, rows: bool
+) -> None:
+    """An older copy is stopped, a power cut takes its plan, and the cluster forgets what has stopped it."""
+    world = play(
+        [
+            ("query", "C", {"in": source, **ident}),
+            ("produce", source, 1),
+            ("run", "C", 1),
+            ("backup", "C"),
+            ("produce", source, 3),
+            ("run", "C", 1),
+            ("restore", "C"),
+            ("produce", source, 2),
+            ("run", "C", 2),
+            ("blackout", "C", 1),
+            ("forget", False, True, rows),
+        ]
+    )
+    assert not world.findings, (world.findings, world.told)
+    assert "the checkpoint is at batch 0, the cluster does not have the sink's decision" in world.told[-1]
+
+
 @pytest.mark.parametrize("ident", [{}, {"id": "x"}])
 def test_what_a_copy_has_read_at_least_once_into_another_topic_is_not_missed(ident: dict[str, str]) -> None:
     """The copy and the query are one to the group. Its note says where the rows went."""

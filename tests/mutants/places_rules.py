@@ -119,6 +119,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         KEPT,
+        Break("who is decided again is the last one", "check_last", "not rows.followed", "True"),
         Break("at_least_once goes on behind another topic's rows", "elsewhere", "found.note and found.note.sink == sink.id", "False"),
         Break("where another query writes is not said", "_refuse_offsets", "n.sink == left[0] and n.topic", "False"),
         Break("a forgotten decision is no decision", "check_forgotten", "how == {Seen.COMMITTED}", "False"),
