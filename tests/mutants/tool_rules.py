@@ -38,6 +38,8 @@ MUTANTS: list[Mutant] = [
         Break("unnamed writers are others", "command._entries", "judged.unnamed if allow_foreign else []", "[]"),
         Break("a source may go back", "batches._starts", "end < start", "False"),
         Break("batches may be left out", "batches._starts", "number > known + 1", "False"),
+        Break("what goes meanwhile is wrong", "command._measure", "removes", "False"),
+        Break("nobody has taken what goes meanwhile", "command._measure", "content.rows < rows", "False"),
         Break("rows that a take-over adds are nobody's", "batches._writers_of", "one.producer_id == decision.incarnation.producer_id", "False"),
         Break("a take-over begins nobody knows where", "batches._starts", "not one.decision.winners", "False"),
         Break("a take-over ends anywhere", "batches._starts", "each == ends.get(w, {})", "True"),

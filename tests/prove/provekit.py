@@ -20,6 +20,7 @@ from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Prepared, Report
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import to_json
@@ -35,14 +36,14 @@ Rows = Sequence[tuple[Any, ...]]
 
 class Stream:
     """A query's sink: each task writes so many rows to each of two partitions of each topic. `after_task` is
-    called when it has written them."""
+    called when it has written them. `keyed`: each row has a key, the same ones in each batch."""
 
     def __init__(self, kafka: Kafka, topics: int = 2, partitions: int = PARTITIONS) -> None:
         self.kafka, self.partitions = kafka, partitions
         self.topics = [kafka.topic(partitions) for _ in range(topics)]
         self.sink, self.query = Sink(f"of-{self.topics[0]}"), "q"
         self.cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
-        self.began, self.source = 0, kafka.topic(1)
+        self.began, self.source, self.keyed = 0, kafka.topic(1), False
         self.after_task: Callable[[], None] = lambda: None
 
     def batches(self, count: int, rows: int = 1) -> None:
@@ -57,11 +58,14 @@ class Stream:
         tasks: Sequence[int] | None = None,
         ends: str | None = None,
         after: Callable[[Any], None] = lambda _: None,
+        on_lost: OnLost = OnLost.STOP,
     ) -> None:
-        """A micro-batch; `after` is called after each request of its commit. `ends`: what it has read."""
+        """A micro-batch; `after` is called after each request of its commit. `ends`: what it has read.
+        `on_lost`: on.lost.transaction."""
         planned = self.ends(number) if ends is None else ends
         does, batch = Runner(self.cluster, 60_000), Batch(self.query, number, f"{self.query}{number}")
-        begun, _ = does.run(begin(self.sink, batch, completed=number - 1 if number else None))
+        done = number - 1 if number else None
+        begun, _ = does.run(begin(self.sink, batch, completed=done, on_lost=on_lost))
         writing = range(self.partitions) if tasks is None else tasks
         reports = [
             self._task(begun, number, task, rows)
@@ -94,7 +98,8 @@ class Stream:
         """Rows of a transaction that stays open: its identity, and what a task reports of them."""
         identity = transactions.init_producer_id(self.cluster, name, 60_000)
         now_ms = int(time.time() * 1000)
-        keys = [None if (task + row) % 3 == 0 else b"key %d" % row for row in range(rows)]
+        keyed = [self.keyed or (task + row) % 3 != 0 for row in range(rows)]
+        keys = [b"key %d" % row if has else None for row, has in enumerate(keyed)]
         with Producer(self.cluster, identity=identity, transactional_id=name) as producer:
             for topic, partition in self.places_of(task):
                 said = f"{self.query} batch {number} task {task} row"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import placed_by, told_by
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch, Left
 from eoslog.connector.commit.transactional_ids import Participant
@@ -31,8 +33,9 @@ from eoslog.connector.source.past_batches import Stored, decisions_in_log
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.names_by_sink import ANCHOR
 from eoslog.prove import command
-from eoslog.prove.logs import partition_logs
-from tests.connector.brokers import Kafka
+from eoslog.prove.logs import partition_logs, pieces_of
+from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import ON_KAFKA, Kafka
 from tests.prove.provekit import PARTITIONS, READ, Stream, check, entries, prove, run, stream
 
 
@@ -260,6 +263,27 @@ def test_a_second_decision_of_a_batch(made: Stream, file: Path) -> None:
     assert any("batch 1 (decision 4): it follows batch 2" in text for text in said["wrong"])
 
 
+@pytest.mark.parametrize("lost", [[1], [2], [1, 2]])
+def test_rows_that_were_lost_and_are_written_again(made: Stream, file: Path, lost: list[int]) -> None:
+    """on.lost.transaction=replay: each row is there once, by the first decision or by the second."""
+    made.batch(0)
+    _die_in_commit(made, 1)
+    for task in lost:
+        transactions.init_producer_id(made.cluster, _last(made).winners[task].participant.name, 60_000)
+    assert prove(made, file, "--timeout", "1")[0] == 1
+    made.batch(1, on_lost=OnLost.REPLAY)
+    made.batch(2)
+    status, said = prove(made, file)
+    assert (status, said["verdict"], said["rows"]) == (0, "proven", 3 * 2 * 2 * PARTITIONS), said
+    assert [(one["batch"], one["decision"]) for one in entries(file, "batch")] == [
+        (0, 1),
+        (1, 2),
+        (1, 3),
+        (2, 4),
+    ]
+    assert check(made.kafka, file)[0] == 0
+
+
 class Adds(NamedTuple):
     """Writes a row in the transaction of a decision, as a take-over does of a shadow that is ahead."""
 
@@ -398,6 +422,51 @@ def test_a_compacted_topic_is_not_known(made: Stream, file: Path, monkeypatch: p
     )
     made.kafka.configure(made.topics[0], "cleanup.policy", "delete")
     assert prove(made, file)[0] == 1, "nothing explains it now"
+
+
+@pytest.mark.skipif(ON_KAFKA, reason="its broker takes the smallest segment of its own")
+def test_what_a_broker_has_compacted_is_never_proven(file: Path) -> None:
+    """Former decisions, and rows of a topic whose keys come again. Batches behind both are."""
+    config = {"log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.01"}
+    config |= {"offsets.topic.segment.bytes": "20000", "offsets.topic.num.partitions": "1"}
+    with EmbeddedBroker(config=config) as broker, stream(Kafka(broker.bootstrap)) as made:
+        made.kafka.configure(made.topics[0], "cleanup.policy", "compact")
+        made.kafka.configure(made.topics[0], "segment.bytes", "1024")
+        number, seen, made.keyed = 0, set[bool](), True
+        while seen != {True, False}:
+            made.batch(number, rows=4)
+            status, said = prove(made, file)
+            assert status in (0, 2), said["wrong"]
+            seen |= {"not in the log as a whole" in text for text in said["unknown"]}
+            number += 1
+            assert number < 200, "nothing is compacted"
+
+
+@pytest.mark.parametrize("how", ["retention", "compaction", "nobody"])
+def test_rows_that_go_while_they_are_read(
+    made: Stream, file: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """After their batches' heads were read. If nothing explains it, it is not right."""
+    made.batches(2)
+    where, read = (made.topics[0], 0), pieces_of
+
+    def going(cluster: Any, place: Any, watch: Any) -> Any:
+        if (place.topic, place.partition) != where:
+            return read(cluster, place, watch)
+        if how == "retention":
+            made.kafka.admin.delete_records([Place(*where, 1)])[Place(*where)].result(60)
+        return read(cluster, replace(place, start=1), watch)
+
+    def heads(*given: Any) -> Any:
+        logs = partition_logs(*given)
+        return logs | {where: logs[where]._replace(compacted=how == "compaction")}
+
+    monkeypatch.setattr(command, "pieces_of", going)
+    monkeypatch.setattr(command, "partition_logs", heads)
+    status, said = prove(made, file)
+    lacks = said["wrong" if how == "nobody" else "unknown"]
+    assert status == (1 if how == "nobody" else 2) and len(lacks) == 1, said
+    assert "readers see 1 of its 2 rows" in lacks[0]
 
 
 def test_source_ranges(made: Stream, file: Path) -> None:

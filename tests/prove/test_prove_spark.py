@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
@@ -66,6 +66,34 @@ def test_a_stream_of_several_batches_into_many_partitions(
         assert check(other, file)[0] == 0
         other.put(topic, [b"more"], 3)
         assert check(other, file)[0] == 1
+
+
+def test_writes_of_foreach_batch_and_with_a_token(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Each is a decision; one with a token is the only one of a sink of its own."""
+    source, topic = kafka.topic(1), kafka.topic(2)
+    made, cluster = f"{topic}-sink", {"kafka.bootstrap.servers": kafka.bootstrap}
+    given = {**cluster, "topic": topic, "transactional.id": made}
+
+    def write(rows: DataFrame, batch: int) -> None:
+        rows.write.format("eoslog").options(**given).mode("append").save()
+
+    for turn in range(2):
+        kafka.put(source, [b"%d" % n for n in range(turn * 5, turn * 5 + 5)])
+        reads = {"subscribe": source, "startingOffsets": "earliest"}
+        rows = spark.readStream.format("eoslog").options(**reads, **cluster).load().select("value")
+        sink = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        all_available(sink).awaitTermination(120)
+    spark.sql("select 'once' as value").write.format("eoslog").options(**given).mode("append").save()
+    for _ in range(2):  # the second one is known to be done
+        row = spark.sql("select 'token' as value").write.format("eoslog").options(**given)
+        row.option("write.token", "t").mode("append").save()
+    token = f"{made}:t:{topic}"
+    assert run(kafka.bootstrap, made, "--out", str(tmp_path / "foreign"))[0] == 1
+    for of, decisions, count in ((made, 3, 11), (token, 1, 1)):
+        file = tmp_path / f"{decisions}.jsonl"
+        status, said = run(kafka.bootstrap, of, "--out", str(file), "--allow-foreign")
+        assert (status, said["verdict"], said["batches"]) == (0, "proven", decisions), said
+        assert said["rows"] == count
 
 
 def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
