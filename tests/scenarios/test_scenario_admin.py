@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,20 @@ def _refused(call: Callable[[], object]) -> str:
     with pytest.raises(Refused) as caught:
         call()
     return caught.value.name
+
+
+def _alter_in_new_topic(admin: Any, group: str, offsets: Mapping[Place, int]) -> None:
+    """Apache Kafka's coordinator of the group learns of a topic a moment after its creation was answered."""
+
+    def altered() -> bool:
+        try:
+            admin.alter_offsets(group, offsets)
+        except Refused as refused:
+            assert refused.name == "UNKNOWN_TOPIC_OR_PARTITION", refused
+            return False
+        return True
+
+    until(altered, "the group's coordinator knows the topic")
 
 
 def test_topics_are_created_described_and_deleted(
@@ -259,7 +273,7 @@ def test_offsets_of_a_group_are_altered(
     client: Client, bootstrap: str, admin: Any, topic: Topic, name: str, seen: Seen
 ) -> None:
     first, second = topic(2)
-    admin.alter_offsets(name, {first: 7, second: 8})
+    _alter_in_new_topic(admin, name, {first: 7, second: 8})
     assert admin.group_offsets(name) == {first: 7, second: 8}
     with client.consumer(bootstrap, group=name) as consumer:
         consumer.subscribe([first.topic])
@@ -276,7 +290,7 @@ def test_offsets_of_a_group_are_deleted(
     client: Client, bootstrap: str, admin: Any, topic: Topic, name: str, seen: Seen
 ) -> None:
     first, second = topic(2)
-    admin.alter_offsets(name, {first: 7, second: 8})
+    _alter_in_new_topic(admin, name, {first: 7, second: 8})
     with client.consumer(bootstrap, group=name) as consumer:
         consumer.subscribe([first.topic])
         until(lambda: len(consumer.assignment()) == 2, "the only member has all", consumer)
