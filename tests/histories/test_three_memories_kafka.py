@@ -137,5 +137,8 @@ class KafkaGround(SimGround):
 def test_a_cell_on_apache_kafka(driver: str, cell: str, rests: bool, ends: str, tmp_path: Path) -> None:
     with ApacheKafka(SETTINGS) as node:
         ground = KafkaGround(tmp_path, node)
-        # A node with much other load may not have closed what timed out: then decided rows are committed yet.
-        assert three_memories.play(tmp_path, Mode(rests=rests), driver, cell, ground) in (ends, "exact")
+        # A node with much other load may not have closed what timed out, in one transaction or in both: then
+        # decided rows are committed yet.
+        fewer = ends.replace("lacks 4", "lacks 2")
+        played = three_memories.play(tmp_path, Mode(rests=rests), driver, cell, ground)
+        assert played in (ends, fewer, "exact")
