@@ -1816,6 +1816,16 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("lost", "A", "committed"),
         ("out", "A", "in2"),
     ],
+    "a new checkpoint has planned a partition that its topic, made anew, does not have": [
+        ("query", "A", {"id": "y"}),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("grow", "in"),
+        ("produce", "in", 4),
+        ("lost", "A", "latest"),
+        ("run", "A", 2),
+        ("drop", "in"),
+    ],
     "a copy is cut by a power cut, and an older copy comes back that began at the latest offsets": [
         ("query", "A", {"starting": "latest"}),
         ("produce", "in", 1),

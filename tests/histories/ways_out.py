@@ -602,6 +602,7 @@ _WAYS = (
     (r"with a kafka\.group\.id of its own", _own_group),
     (r"(another|other|new|own) (write\.)?token", _another_token),
     (r"give startingOffsets as earliest", _earliest),
+    (r"has no partition [\d, ]+, but .*: check assign or the offsets given", _earliest),
     (r"[Ss]tart the query again|another driver owns|safe to start|start it again", _again),
     (r"transactional\.id and (a )?kafka\.group\.id of its own", _own_names),
     (r"start\.accepted=\w|cluster\.moved\.to=\w", _option),
