@@ -181,8 +181,9 @@ def main() -> int:
         outcome, took, _ = run(typed, known[name]["minutes"])
         print(f"== {typed}: {outcome} after {took:g} minutes", flush=True)
         left, failed = left - took, failed or outcome != "passed"
-        runs[name] = Ran(date.today().isoformat(), commit, took, outcome)
-        PAGE.write_text(page(PAGE.read_text(), known, runs))
+        text = PAGE.read_text()  # as it is now: another round may have noted something meanwhile
+        runs = noted(text) | {name: Ran(date.today().isoformat(), commit, took, outcome)}
+        PAGE.write_text(page(text, known, runs))
     return int(failed)
 
 

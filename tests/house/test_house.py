@@ -353,6 +353,8 @@ def test_a_round_is_as_long_as_its_minutes(
 
     def ran(typed: str, minutes: float) -> tuple[str, float, list[str]]:
         asked.append(typed)
+        beside = {"b": Ran("2026-11-29", "01234567", 1, "passed")}  # another round, which ends meanwhile
+        where.write_text(page(where.read_text(), rounds.targets(), noted(where.read_text()) | beside))
         return outcome, minutes, []
 
     where = tmp_path / "rounds.md"
@@ -367,6 +369,7 @@ def test_a_round_is_as_long_as_its_minutes(
     assert asked == ["make a", "make c"]
     assert {name: ran.outcome for name, ran in noted(where.read_text()).items()} == {
         "a": outcome,
+        "b": "passed",
         "c": outcome,
     }
 
