@@ -43,6 +43,7 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
     if takes_place(story):
         check_rows(story.sink, story.rows, story.accepted)  # first: who goes elsewhere is not asked again
         _check_topic(story)
+        _check_left_out(story)
     if _goes_on(story):
         check_undecided(story)
         return _made_anew(story)
@@ -99,6 +100,29 @@ def _check_topic(story: StartFacts) -> None:
         "this one a transactional.id and a kafka.group.id of its own, and startingOffsets of its own on "
         f"another new checkpoint. If the topic was changed, set {to_accept(word, story.accepted)}"
     )
+
+
+def _check_left_out(story: StartFacts) -> None:
+    """Check that a query that goes on where the sink's last one ended reads what that one has read: its
+    position in what is left out is forgotten with the group."""
+    if not story.left_out or (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
+        return
+    said = listed((tp, f"{at}") for tp, at in story.left_out.items())
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
+        f"({story.decided}), without partitions that one has read ({said}): if it reads them later, it "
+        "begins there anew, and rows may be written again. Nothing was written. Start it with another new "
+        "checkpoint, and name these topics as before. If they are not to be read any more, set "
+        f"{to_accept(word, story.accepted)}"
+    )
+
+
+def left_out(left: Planned, now: Planned) -> Offsets:
+    """Partitions that the sink's last query has read, and that the new checkpoint's first batch does not,
+    with where that one stood. What was made anew is left out: nobody has read it."""
+    stood, read = left.each_left() | left.each_end(), now.each_end()
+    places = {tp: max(each.values()) for tp, each in stood.items() if tp not in read}
+    return {tp: at for tp, at in places.items() if at > 0}
 
 
 def takes_place(story: StartFacts) -> bool:

@@ -79,7 +79,8 @@ class StartFacts(NamedTuple):
     see unread(), with where their log begins. `remade`: topics that were made anew since the last decision.
     `cut`: partitions whose log was cut below where that batch or the group ended, and where it differs.
     `word`: of the sink's last decision, "": none. `went_to`: where the sink's last query has written, if
-    this one writes to another topic.
+    this one writes to another topic. `left_out`: partitions that the sink's last query has read and a new
+    checkpoint does not, with where it stood in them.
     """
 
     sink: str
@@ -106,6 +107,7 @@ class StartFacts(NamedTuple):
     cut: Mapping[TopicPartition, int] = MappingProxyType({})
     word: str = ""
     went_to: str | None = None
+    left_out: Mapping[TopicPartition, int] = MappingProxyType({})
 
     def replaces(self, sink: str) -> str:
         """The word of start.accepted for a query that begins at another sink's offsets, and takes its place.

@@ -28,6 +28,7 @@ from eoslog.connector.checkpoint.new_checkpoint import (
     check_forgotten_name,
     check_new_checkpoint,
     check_plain_start,
+    left_out,
     remade,
     takes_place,
     unread,
@@ -399,6 +400,7 @@ class StartOfRun:
             cut=cut_of(self._cluster, view, left, committed),
             word="" if last is None else last.word,
             went_to=elsewhere(self._sink, last, committed, self._options),
+            left_out=left_out_of(self._cluster, view, left),
         )
 
     def _end_forgotten(self, sink: Sink, places: Places, *, commit: bool) -> bool:
@@ -468,6 +470,21 @@ def unread_of(
         logger.debug("%s: their beginnings cannot be looked up: %s", sorted(asked), error)
         first = Offsets()
     return {tp: first.get(tp) for tp, at in begins.items() if at > first.get(tp, 0)}
+
+
+def left_out_of(cluster: Cluster, view: CheckpointView, left: Planned | None) -> Offsets:
+    """Partitions that are there, that the sink's last query has read, and that a new checkpoint does not
+    read, with where that one stood in them. Raises KafkaError."""
+    if not _is_first(view) or left is None:
+        return {}
+    here = left.on_cluster(known_id(cluster))
+    stood = left_out(here, view.planned)
+    if not stood:
+        return {}
+    there = cluster.metadata(sorted({topic for topic, _ in stood})).topics
+    ids = here.left_ids() | here.topic_ids()
+    same = {t for t, info in there.items() if info.topic_id == ids.get(t, info.topic_id)}
+    return {tp: at for tp, at in stood.items() if tp[0] in same and tp[1] in there[tp[0]].leaders}
 
 
 def cut_of(

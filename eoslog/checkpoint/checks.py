@@ -25,7 +25,14 @@ from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.noted_rows import rows_behind, rows_found, seen_of_planned
-from eoslog.connector.sink.start_of_run import cut_of, known_id, plan_of, successor, unread_of
+from eoslog.connector.sink.start_of_run import (
+    cut_of,
+    known_id,
+    left_out_of,
+    plan_of,
+    successor,
+    unread_of,
+)
 
 
 def problems(cluster: Cluster, standing: Standing) -> list[str]:
@@ -141,6 +148,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         remade=remade(left, view.planned),
         cut=cut_of(cluster, view, left, committed),
         word="" if last is None else last.word,
+        left_out=left_out_of(cluster, view, left),
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
         noted = NotedPlaces.read(standing.checkpoint).as_noted(view.batch)

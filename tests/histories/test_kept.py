@@ -237,6 +237,14 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("out", "A", "in"),
         ("lost", "A", "earliest"),
     ],
+    "the checkpoint lost, a topic left out, the group forgotten, and the topic read again": [
+        ("query", "A", {"in": "in,in2", "id": "A"}),
+        ("produce", "in2", 1),
+        ("run", "A", 1),
+        ("lost", "A", "committed"),
+        ("out", "A", "in2"),
+        ("forget", True, True, False),
+    ],
     "a copy tried with the query's group, and the query begins anew at its offsets": [
         ("query", "C", {"kafka.group.id": "g"}),
         ("produce", "in", 1),
@@ -1247,6 +1255,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1),
         ("produce", "in", 4),
         ("sparkday", "A"),
+    ],
+    "a day with Spark's connector on a copy, and the old query started again": [
+        ("query", "A", {}),
+        ("query", "B", {"most": "3"}),
+        ("run", "B", 1),
+        ("produce", "in", 4),
+        ("fork", "A", "B", True),
+        ("sparkday", "A"),
+        ("now", "B"),
     ],
     "two days with Spark's connector, with a group": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),

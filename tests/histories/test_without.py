@@ -28,6 +28,11 @@ FOUND_BY = {
     "where the sink's last batch ended": "a group is renamed, and a new checkpoint begins from the old one",
     "what a batch reads": "a power cut takes the last batch's plan, of files",
     "CheckpointOlder": "a copy of the checkpoint goes on, the newest one was put aside",
+    "copies of a checkpoint": "a copy of a checkpoint is tried out into another topic",
+    "where the last query has written": "a copy has decided last, and another query follows at its offsets",
+    "a position is not forgotten": "a topic leaves and is named again",
+    "rows are where their batch ended": "a successor, and the sink's log is cut before its first decision",
+    "the log before rows are lost": "killed before Spark noted it, and transactional ids are forgotten",
     "leader epochs": "the source's log cut, and grown past the offset",
     "leader epochs of shorter logs": "failOnDataLoss=false with a planned batch in a log that is shorter now",
     "a new checkpoint in a log that was cut": (

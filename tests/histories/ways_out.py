@@ -568,6 +568,13 @@ def _operator_marks(world: "World", query: "Query", text: str) -> bool:
     return any(marked)
 
 
+def _named_as_before(world: "World", query: "Query", text: str) -> bool:
+    """Another new checkpoint, with all topics that the last query had."""
+    query.source["subscribe"] = query.lineage.topic
+    query.new_checkpoint(query.source["startingOffsets"])
+    return True
+
+
 _WAYS = (
     (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
@@ -588,6 +595,7 @@ _WAYS = (
     (r"start the other one", _right_checkpoint),
     (r"eoslog checkpoint rebuild", _rebuild),
     (r"eoslog checkpoint rewind --to", _rewound),
+    (r"name these topics as before", _named_as_before),
     (r"startingOffsets=committed", _committed),
     (r"to go on where that batch ended", _exact),
     (r"if these batches had one of them, else", _line),

@@ -16,7 +16,13 @@ from typing import Any
 from unittest.mock import patch
 
 from eoslog.checkpoint import command
-from eoslog.connector.checkpoint import new_checkpoint, source_changes, spark_logs, start_checks
+from eoslog.connector.checkpoint import (
+    completed_batches,
+    new_checkpoint,
+    source_changes,
+    spark_logs,
+    start_checks,
+)
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.places import Seen, ended
@@ -107,6 +113,13 @@ def _open_winners_are_kept() -> list[Change]:
     return [(begin, "clear", cleared)]
 
 
+def _none_in_log(
+    decision: Any, ended_else: list[Any], states: Any
+) -> Rules[tuple[list[Any], dict[Any, Seen]]]:
+    return ended_else, {}
+    yield
+
+
 def _first_digest(planned: spark_logs.Planned) -> str:
     return str(_digest.__get__(planned))
 
@@ -179,6 +192,17 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (start_checks, "_check_decided", _nothing),
         (start_checks, "_check_notes", _nothing),
     ],
+    "copies of a checkpoint": lambda: [
+        (begin, "is_anothers", lambda *_: False),
+        (start_of_run, "is_anothers", lambda *_: False),
+    ],
+    "where the last query has written": lambda: [(start_of_run, "elsewhere", lambda *_: None)],
+    "a position is not forgotten": lambda: [(offsets.SourcePosition, "back_in", lambda self, *_: self)],
+    "rows are where their batch ended": lambda: [
+        (completed_batches, "check_rows", _nothing),
+        (new_checkpoint, "check_rows", _nothing),
+    ],
+    "the log before rows are lost": lambda: [(finish, "_not_in_log", _none_in_log)],
     "leader epochs": lambda: [
         (reader.StreamReader, "_parted", lambda *_: {}),
         (source_topics.SourceTopics, "_not_parted", lambda self, group, within, *_: within),

@@ -617,6 +617,8 @@ class World:
             self._accept_namesakes(query)
         if age(query.checkpoint)[1] < 0 and not lineage.tried:
             lineage.began = False  # a copy of before its first start, and nothing was read
+        if lineage.unnoted and (planned_last := age(query.checkpoint)[1]) >= 0:
+            lineage.may_double |= lineage.unnoted - query.behind(planned_last)  # docs/limits.md
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
             if (query.ids[-1] is None or guarantee != "exactly_once") and query.source.get(
