@@ -144,6 +144,26 @@ def check_last(sink: str, batch: Batch, rows: RowsFound, accepted: Collection[st
     _refuse_followed(sink, f"is at batch {batch.batch_id}", rows, to_accept(word, accepted))
 
 
+def check_run_again(
+    sink: str, batch: Batch, leads_to: Batch, decided: Batch | None, accepted: Collection[str]
+) -> None:
+    """Check that the batches of a restored checkpoint that run again for their state alone, from `batch` up
+    to `leads_to`, are decided: else rows would be written again. Raises DecisionGone unless that is
+    accepted."""
+    number = leads_to.batch_id
+    if batch.batch_id == number or (decided is not None and decided.batch_id >= number):
+        return
+    if (word := f"decisions-gone:{number}") in accepted:
+        return
+    raise DecisionGone(
+        f"sink {sink}: the checkpoint was restored, and runs batches {batch.batch_id} to {number} again for "
+        "their state alone. The cluster does not have their decision any more, as the sink was idle for "
+        "longer than offsets.retention.minutes, or its group was deleted: their rows would be written again. "
+        "Nothing was written. Write everything again into another topic, with another transactional.id and a "
+        f"new checkpoint; or, if these rows may be there twice, set {to_accept(word, accepted)}"
+    )
+
+
 def _refuse_followed(sink: str, stands: str, rows: RowsFound, accept: str) -> NoReturn:
     """Without decisions nobody knows whether there were later batches. `stands`: what the checkpoint does."""
     raise CheckpointOlder(

@@ -22,6 +22,7 @@ from eoslog.connector.checkpoint.completed_batches import (
     check_completed,
     check_forgotten,
     check_last,
+    check_run_again,
     others_batches,
 )
 from eoslog.connector.checkpoint.new_checkpoint import (
@@ -195,6 +196,7 @@ class StartOfRun:
             last = self._runner.run(taken_over(sink))
             self.acquired = True
             known = None if last is None else last.last_of(view.batch.query_id)
+        check_run_again(sink.id, view.batch, view.leads_to, known, self._options.accepted)
         seen = seen_of_planned(self._cluster, view, known)
         if Seen.COMMITTED in seen.values() or (known is None or known.batch_id < done_in(view)):
             rest = open_of_visible(self._cluster, view.checkpoint, known)

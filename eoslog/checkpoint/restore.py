@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
 from eoslog.connector.checkpoint.start_facts import WORD_STATE
@@ -225,6 +226,8 @@ def _written(
     note_decided(checkpoint, since)
     if decision.start is not None:
         NotedStarts(decision.start.history).write(checkpoint)
+    noted = ((decision.batch.batch_id, decision.places),)
+    NotedPlaces(noted, decision.older, digest=decision.batch.digest).write(checkpoint)
     for name in sorted(logs):
         checkpoint.put(name, planned if name == first else content(name))
     note_restored(checkpoint, manifest.text())

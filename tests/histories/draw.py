@@ -149,7 +149,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "says": ("says", name, random.choice(("earliest", "latest"))),
         "rename": ("rename", name, random.choice(SOURCE_NAMES)),
         "living": ("living", name, random.random() < 0.5),
-        "tried": ("tried", name, sink, random.choice((1, 2)), random.choice(_BY_A_COPY)),
+        "tried": ("tried", name, sink, random.choice((1, 2))),
         "meddle": ("meddle", random.choice(("g", "h", f"group-{name}")), random.random() < 0.5),
         "out": ("out", name, topic),
         "back": ("back", name),
@@ -174,8 +174,6 @@ _WEIGHTS = (
     (3, "edit"), (3, "rebuilt"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
-_BY_A_COPY = (0, 0, 0, 0, -1, 1)
-"""By how many offsets a copy is edited that is tried out."""
 
 
 def _option(random: Random) -> tuple[str, str | None]:
@@ -358,7 +356,7 @@ def _tried_out(random: Random, names: list[str]) -> list[Act]:
     return [
         ("run", a, random.choice((1, 2))), _produced(random), ("produce", FILES, 3),
         ("run", a, random.choice((0, 1)), _late(random)),
-        ("tried", a, random.choice(list(SINKS)), random.choice((1, 2)), random.choice(_BY_A_COPY)),
+        ("tried", a, random.choice(list(SINKS)), random.choice((1, 2))),
         *([_produced(random)] * random.choice((0, 1))), ("run", a, 2),
     ]  # fmt: skip
 

@@ -38,9 +38,8 @@ FORGETTING_SECONDS = 8 * 24 * 3600.0
 """Longer than a cluster keeps the offsets of an idle group, and a transactional id, by default."""
 
 
-def try_out(world: "World", name: str, topic: str, triggers: int, by: int = 0) -> None:
-    """A copy of a query's checkpoint is tried out with its options, into another topic, and thrown away.
-    `by`: at last it is edited by so many offsets."""
+def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
+    """A copy of a query's checkpoint is tried out with its options, into another topic, and thrown away."""
     query = world.queries.get(name)
     if query is None or query.token is not None or not query.lineage.began or query.left:
         return
@@ -58,8 +57,6 @@ def try_out(world: "World", name: str, topic: str, triggers: int, by: int = 0) -
             break
     if tried.run is not None:
         tried.run.stop()
-    if by and not tried.reads_files:
-        _edit(world, tried, by)
 
 
 def meddle(world: "World", group: str, ahead: bool) -> None:
@@ -200,12 +197,7 @@ def edit(world: "World", name: str, by: int) -> None:
     if query.at_work and not exact:
         return  # nothing fences its driver, and the command sees that it lives
     world.do_stop(name)
-    if query.checkpoint.exists():
-        _edit(world, query, by)
-
-
-def _edit(world: "World", query: Query, by: int) -> None:
-    done = move_to(world, query, Target.parse(None, by), back=by < 0)
+    done = move_to(world, query, Target.parse(None, by), back=by < 0) if query.checkpoint.exists() else None
     if done is None:
         return
     stood, stands = done

@@ -2435,3 +2435,18 @@ def test_an_older_copy_of_a_query_whose_token_has_another_topic(more: list[tuple
     world = play(acts)
     assert not world.findings, (world.told, world.findings)
     assert world.ways["SinkChanged: topic_of_the_write"], (world.told, world.ways)
+
+
+@pytest.mark.parametrize("act", ["delete", "drop"])
+def test_who_goes_on_without_a_topic_that_is_gone_or_made_anew_is_not_stopped(act: str) -> None:
+    """Nobody has read the new one, and what is gone cannot be named."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"in": "in,in2", "id": "A"}), ("produce", "in2", 1)]
+    acts += [("produce", "in", 1), ("run", "A", 1), (act, "in2"), ("lost", "A", "committed")]
+    world = play([*acts, ("out", "A", "in2")])
+    assert not world.findings and "StartsElsewhere" not in world.errors, (world.told, world.findings)
+
+
+def test_who_goes_on_without_a_topic_names_it_as_before() -> None:
+    acts: list[tuple[Any, ...]] = [("query", "A", {"in": "in,in2", "id": "A"}), ("produce", "in2", 1)]
+    world = play([*acts, ("run", "A", 1), ("lost", "A", "committed"), ("out", "A", "in2")])
+    assert not world.findings and world.ways["StartsElsewhere: named_as_before"], (world.told, world.ways)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,8 @@ def test_a_plan_goes_forward_and_has_all_weapons(kills: int) -> None:
 # nothing happens. The operators of docs/state.md, in both of Spark's state stores.
 
 
+A_WEEK = 8 * 24 * 3600
+"""Seconds: longer than a cluster keeps what nobody uses."""
 _STORE = "spark.sql.streaming.stateStore"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state"
@@ -278,6 +282,35 @@ def test_a_query_whose_state_is_lost_begins_anew_as_it_is_told(
     assert len(windows) == len({*windows}) > 40, "a window is there twice"
     query.lose()
     assert query.restore() is not None
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("store", ["files"], indirect=True)
+@pytest.mark.parametrize(("every", "batch"), [(1, 7), (3, 6), (3, 7)])
+def test_a_restored_checkpoint_is_started_when_the_cluster_has_forgotten_its_decision(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, store: str, every: int, batch: int
+) -> None:
+    """Its rows are visible, and are not written again."""
+    query = SavedQuery(spark, kafka, tmp_path, "aggregation", every)
+    query.run_calmly()
+    query.run_to(batch)
+    query.lose()
+    restored = query.restore()
+    assert restored is not None
+    for path in query.checkpoint.rglob("*"):
+        os.utime(path, (time.time() - A_WEEK, time.time() - A_WEEK))
+    groups = [query.options["transactional.id"], f"{query.options['transactional.id']}/offsets"]
+    for future in kafka.admin.delete_consumer_groups(groups).values():
+        future.result(30)
+    there = query.written(query.target)
+    if restored.batch < restored.decided:
+        with pytest.raises(StreamingQueryException, match=r"DecisionGone.*runs batches \d to \d again"):
+            query.start().awaitTermination()
+        assert query.written(query.target) == there
+        return
+    query.start().awaitTermination()
+    assert query.written(query.target) == query.written(query.undisturbed)
 
 
 @pytest.mark.spark
