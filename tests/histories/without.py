@@ -116,8 +116,8 @@ def _open_winners_are_kept() -> list[Change]:
 def _none_in_log(
     decision: Any, ended_else: list[Any], states: Any
 ) -> Rules[tuple[list[Any], dict[Any, Seen]]]:
+    yield from _no_rules()
     return ended_else, {}
-    yield
 
 
 def _first_digest(planned: spark_logs.Planned) -> str:

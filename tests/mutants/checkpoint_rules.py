@@ -236,6 +236,7 @@ MUTANTS: list[Mutant] = [
         Break("the last batch's end does not matter", "_planned", "not decision.batch.repeats(decision.batch._replace(digest=last.digest))", "False"),
         Break("any name is a file's", "_written", "not all(map(is_of_checkpoint, manifest.files))", "False"),
         Break("a checkpoint is overwritten", "restore.restore", "not is_empty(checkpoint)", "False"),
+        Break("a restored checkpoint does not know its places", "restore._written", "NotedPlaces(noted, decision.older, digest=decision.batch.digest).write(checkpoint)", "pass"),
         Break("what is lost is found too late", "_written", "content(name)", "pass"),
     ),
     *mutants_of(

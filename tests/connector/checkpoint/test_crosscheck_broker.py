@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -18,7 +19,9 @@ from eoslog.client.admin.groups import commit_plain
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.client.wire.connection import BrokerConnection
+from eoslog.connector.checkpoint.completed_batches import check_run_again
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
 from eoslog.connector.options.sink_options import sink_options
@@ -252,6 +255,23 @@ def test_what_fits_is_not_talked_about(bench: Bench) -> None:
     assert run(bench.query) == "done"
     bench.plan(2)
     assert bench.begin() == []
+
+
+def test_a_restored_checkpoint_whose_decision_is_forgotten(bench: Bench) -> None:
+    """Batches that run again for their state alone would be written again."""
+    assert run(bench.query) == "done"
+    later = json.dumps({SOURCE: {"0": 3 * ROWS, "1": 3 * ROWS}})
+    bench.plan(1, entries={f"then:0:{quote(later, safe='')}": {}})
+    (bench.query.checkpoint / "commits" / "1").unlink()
+    groups = [f"sink-{bench.topic}", bench.group]
+    for gone in bench.kafka.admin.delete_consumer_groups(groups).values():
+        gone.result(30)
+    with pytest.raises(DecisionGone, match=r"was restored, and runs batches 1 to 2 again.*decisions-gone:2"):
+        bench.begin()
+    check_run_again("s", Batch("q", 1), Batch("q", 2), Batch("q", 2), ())
+    check_run_again("s", Batch("q", 1), Batch("q", 2), Batch("q", 1), ("decisions-gone:2",))
+    with pytest.raises(DecisionGone, match="runs batches 1 to 2 again"):
+        check_run_again("s", Batch("q", 1), Batch("q", 2), Batch("q", 1), ())
 
 
 def test_a_group_that_was_moved_by_hand(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from eoslog.checkpoint import restore
 from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.checkpoint.restore import is_empty
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Terms, commit
@@ -293,6 +294,7 @@ def test_less_often(world: SavedWorld) -> None:
     world.lose()
     restored = world.restore()
     assert restored is not None and (restored.batch, restored.decided) == (3, 5)
+    assert NotedPlaces.read(Checkpoint.at(str(world.folder))).newest == 5
     files = world.files()
     assert "offsets/4" not in files and "state/0/0/4.delta" not in files and "commits/3" not in files
     position = position_from_json(json.loads(files["offsets/3"].splitlines()[2]))
