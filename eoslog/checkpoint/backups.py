@@ -17,6 +17,7 @@ from eoslog.checkpoint.edit_numbers import Editor, NotEditable, newest_number, n
 from eoslog.checkpoint.edits import Edit, LogFile
 from eoslog.checkpoint.standing import Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch
@@ -41,8 +42,8 @@ class Backup:
     """One edit. `sequence`: of the decision before it (0: none). `was` and `becomes`: the batch at whose end
     the query stands before and after it. `group`: the offsets and metadata
     that it replaces; None: the partition had none. Texts are as in edits.py. `cluster`: the one to which the
-    query moves, where decision and group are; None: it stays. `note`: of its sink, before that.
-    `by`: the process that has written the state."""
+    query moves, where decision and group are; None: it stays. `note`: of its sink, before that. `places`: the
+    note of where its rows are; None: there was none. `by`: the process that has written the state."""
 
     name: str
     kind: str
@@ -57,6 +58,7 @@ class Backup:
     cluster: str | None = None
     note: str | None = None
     by: Editor | None = None
+    places: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -139,6 +141,7 @@ def backup_of(
         after=edit.after,
         cluster=cluster,
         note=standing.checkpoint.noted(NOTED_SINK) if cluster is not None else None,
+        places=standing.checkpoint.noted(NOTED_PLACES),
     )
 
 

@@ -89,6 +89,8 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
         standing.checkpoint.change(log, batch, backup.before[log, batch])
     if backup.note is not None:
         standing.checkpoint.note(NOTED_SINK, backup.note)
+    if backup.places is not None:  # the batches' numbers are those of before
+        standing.checkpoint.note(NOTED_PLACES, backup.places)
     return backup.put(standing.checkpoint, EditState.UNDONE)
 
 

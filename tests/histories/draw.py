@@ -161,6 +161,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "lost": ("lost", name, random.choice(STARTS)),
         "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
         "rebuilt": ("rebuilt", name),
+        "undo": ("undo", name),
     }
     return [choices[draw]]
 
@@ -171,7 +172,7 @@ _WEIGHTS = (
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
     (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
-    (3, "edit"), (3, "rebuilt"),
+    (3, "edit"), (3, "rebuilt"), (2, "undo"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -441,7 +442,8 @@ def _edited(random: Random, names: list[str]) -> list[Act]:
     after: list[Act] = random.choice((
         [("lost", a, random.choice(STARTS))], [("anew", a, "committed")], [("restore", a)],
         [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))], 
-        [("forget", False, True, random.random() < 0.5)], [],
+        [("forget", False, True, random.random() < 0.5)], [], [("undo", a)],
+        [("undo", a), ("forget", False, True, random.random() < 0.5)],
     ))  # fmt: skip
     return [
         ("run", a, random.choice((1, 2)), _late(random)), ("backup", a), _produced(random),

@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eoslog.checkpoint.carry_out import carry_out
+from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.command import moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
-from eoslog.checkpoint.standing import SourcePlace, places, position_of
+from eoslog.checkpoint.standing import SourcePlace, places, position_of, standing
 from eoslog.checkpoint.targets import Target
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -209,6 +209,20 @@ def edit(world: "World", name: str, by: int) -> None:
             lineage.may_lack |= stands - stood
 
 
+def take_edit_back(world: "World", name: str) -> None:
+    """`eoslog checkpoint undo`."""
+    query = world.queries.get(name)
+    if query is None or not query.checkpoint.exists() or query.at_work:
+        return
+    world.do_stop(name)
+    try:
+        with world.ground.client() as cluster:
+            undo(cluster, standing(cluster, Checkpoint.at(str(query.checkpoint))))
+    except (EoslogError, KafkaError):
+        return
+    world.ways["undo"] += 1
+
+
 def move_to(world: "World", query: Query, target: Target, *, back: bool) -> tuple[set[str], set[str]] | None:
     """What the command does, after its user has accepted the price. Returns the records that lie before where
     the query stood, and before where it stands now; None: the command does nothing."""
@@ -302,6 +316,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,
     "edit": edit,
+    "undo": take_edit_back,
     "rebuilt": rebuild_checkpoint,
 }
 """The acts, by their names; each gets the world first."""

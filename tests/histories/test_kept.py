@@ -2450,3 +2450,16 @@ def test_who_goes_on_without_a_topic_names_it_as_before() -> None:
     acts: list[tuple[Any, ...]] = [("query", "A", {"in": "in,in2", "id": "A"}), ("produce", "in2", 1)]
     world = play([*acts, ("run", "A", 1), ("lost", "A", "committed"), ("out", "A", "in2")])
     assert not world.findings and world.ways["StartsElsewhere: named_as_before"], (world.told, world.ways)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize("ident", [{}, {"id": "x"}])
+def test_an_edit_is_taken_back_and_the_cluster_forgets_the_decision(ident: dict[str, str], by: int) -> None:
+    """The batch that Spark has not noted is decided, as its rows are visible: it is not written again."""
+    killed = ("kill", ("spark: before commits", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", ident), ("produce", "in", 3), ("run", "A", 1)]
+    acts += [("produce", "in", 3), ("run", "A", 1, killed), ("edit", "A", by), ("undo", "A")]
+    world = play([*acts, ("forget", False, True, False)])
+    assert world.ways["undo"] and not world.findings, (world.told, world.findings)
+    seen = judge.seen(world.cluster, SINKS)
+    assert {*seen.values()} == {1}, seen

@@ -149,6 +149,7 @@ MUTANTS: list[Mutant] = [
         Break("names may be used", "check_free", "group is not None", "False"),
     ),
     *mutants_of(MOVE, Break("a move is taken back under the old query", "has_gone_on", "standing.sink is None or backup.cluster is not None", "standing.sink is None")),
+    *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
     *mutants_of(MOVE, Break("the sink's note stays on the new cluster", "undo", "standing.checkpoint.note(NOTED_SINK, backup.note)", "pass")),
     *mutants_of(
         MOVE,
