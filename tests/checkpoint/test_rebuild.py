@@ -419,7 +419,7 @@ def lose_restored(checkpoint: Path) -> dict[str, str]:
     paths = (path for path in sorted(checkpoint.rglob("*")) if path.is_file())
     files = {str(path.relative_to(checkpoint)): path.read_text() for path in paths}
     shutil.rmtree(checkpoint)
-    others = re.compile(r"eoslog/(edit|claim|saved|starts)")
+    others = re.compile(r"eoslog/(edit|claim|saved|starts|places)")
     return {name: text for name, text in files.items() if not others.match(name)}
 
 
