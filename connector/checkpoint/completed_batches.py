@@ -10,6 +10,7 @@ from zlib import crc32
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.start_facts import WORD_NEW, Completed, RowsFound, StartFacts
 from eoslog.connector.commit.faults import (
+    CheckpointCopied,
     CheckpointOlder,
     DecisionGone,
     RowsGone,
@@ -210,13 +211,19 @@ def check_rows(sink: str, rows: RowsFound, accepted: Collection[str]) -> None:
 
 
 def check_forgotten(
-    sink: str, batch: Batch, seen: Mapping[Place, Seen], accepted: Collection[str], noted: Batch | None = None
+    sink: str,
+    batch: Batch,
+    seen: Mapping[Place, Seen],
+    accepted: Collection[str],
+    noted: Batch | None = None,
+    topics: Collection[str] = (),
 ) -> bool:
     """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
     all or none of its transactions must be committed. What was removed from the log tells nothing, nor does a
     topic of another id: it was made anew, or is another cluster's. `seen`: what the log shows at the places
-    of its rows. `noted`: the batch as an earlier run was about to decide it. Raises DecisionGone unless that
-    is accepted."""
+    of its rows. `noted`: the batch as an earlier run was about to decide it. `topics`: where the query
+    writes, if it may be a copy in another folder. Raises DecisionGone, CheckpointCopied unless that is
+    accepted."""
     by_writer = ended(seen)
     how = set(by_writer.values())
     written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
@@ -257,7 +264,17 @@ def check_forgotten(
             "publish the rest yourself before. If they have none, set "
             f"{to_accept(missing, accepted)}, and they are written again"
         )
-    return how == {Seen.COMMITTED}
+    elsewhere = sorted({place.topic for place, one in seen.items() if one is Seen.COMMITTED} - {*topics})
+    if topics and elsewhere and missing not in accepted:
+        raise CheckpointCopied(
+            f"sink {sink}: rows of {batch} are visible in {', '.join(elsewhere)}, and this query writes to "
+            f"{', '.join(sorted(topics))}: this checkpoint is a copy, or was moved, and the cluster has "
+            "forgotten the decision. Nothing was written. If both copies are to go on, make this one a query "
+            "of its own (eoslog checkpoint fork), and to write these rows here, too, set "
+            f"{to_accept(missing, accepted)}. If the query was moved, and goes on behind them, set "
+            f"{to_accept(written, accepted)}"
+        )
+    return how == {Seen.COMMITTED} and not (topics and elsewhere)
 
 
 def others_batches(completed: Completed) -> str:

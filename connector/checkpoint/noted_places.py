@@ -14,10 +14,12 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.checkpoint import RESTORE, Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_sink import abridged
 from eoslog.connector.commit.places import (
     OpenRows,
     Place,
     Places,
+    Seen,
     by_partition,
     from_json,
     made_anew,
@@ -46,12 +48,15 @@ class NotedPlaces(NamedTuple):
     """Batches that the sink was about to decide, the newest first, and where their rows are. The second one
     is the last before it that had rows. `older`: the last place in each partition to which only earlier ones
     wrote, or other queries in whose place this one is. `waiting`: until there is a place. `digest`: of the
-    newest one, as Batch has it; "": not noted."""
+    newest one, as Batch has it; "": not noted. `folder`: where the checkpoint was then; "": not noted.
+    `decided`: the newest one is decided, as who has written the checkpoint again knows."""
 
     batches: tuple[tuple[int, Places], ...] = ()
     older: Places = ()
     waiting: Waiting | None = None
     digest: str = ""
+    folder: str = ""
+    decided: bool = False
 
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> Self:
@@ -66,7 +71,9 @@ class NotedPlaces(NamedTuple):
             batches = tuple((int(batch), from_json(places)) for batch, places in found["batches"])
             waiting = found.get("waiting")
             known = None if waiting is None else Waiting(str(waiting[0]), int(waiting[1]))
-            return cls(batches, from_json(found.get("older", ())), known, str(found.get("digest", "")))
+            digest, folder = str(found.get("digest", "")), str(found.get("folder", ""))
+            older, decided = from_json(found.get("older", ())), bool(found.get("decided"))
+            return cls(batches, older, known, digest, folder, decided)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
                 checkpoint.location, f"eoslog/{NOTED_PLACES} is {text!r}: {error}", RESTORE
@@ -76,7 +83,8 @@ class NotedPlaces(NamedTuple):
         """Write the note into the checkpoint. It is not synced unless it is asked for, as Spark's notes are
         not: a power cut may take the newest one, and the batch writes it when it runs again. Raises
         CheckpointUnreadable."""
-        checkpoint.note(NOTED_PLACES, self.text(), durable=durable)
+        now = self._replace(folder=abridged(checkpoint.location))
+        checkpoint.note(NOTED_PLACES, now.text(), durable=durable)
 
     def text(self) -> str:
         """The note's text in the checkpoint."""
@@ -84,8 +92,9 @@ class NotedPlaces(NamedTuple):
         note = {"version": _VERSION, "batches": batches, "older": to_json(self.older)}
         if self.waiting is not None:
             note["waiting"] = self.waiting
-        if self.digest:
-            note["digest"] = self.digest
+        note |= {"digest": self.digest} if self.digest else {}
+        note |= {"folder": self.folder} if self.folder else {}
+        note |= {"decided": True} if self.decided else {}
         return json.dumps(note)
 
     @property
@@ -160,7 +169,18 @@ class NotedPlaces(NamedTuple):
     def unnumbered(self, batch: int) -> Self:
         """The last place in each partition to which batches before this one wrote, without the batches: their
         numbers mean others from now on."""
-        return self._replace(batches=(), older=self.up_to(batch)[-KEPT_PARTITIONS:], digest="")
+        return self._replace(batches=(), older=self.up_to(batch)[-KEPT_PARTITIONS:], digest="", decided=False)
+
+    def says_decided(self, batch: Batch, seen: Collection[Seen]) -> bool:
+        """Whether a batch is the newest one, and known to be decided, whatever the cluster still knows.
+        `seen`: what the log shows of its rows; lost ones are written again."""
+        known = self.decided and self.newest == batch.batch_id and self.as_noted(batch).repeats(batch)
+        return known and {*seen} <= {Seen.COMMITTED, Seen.REMOVED}
+
+    def is_copied_to(self, place: str) -> bool:
+        """Whether it was noted in another folder than this one, abridged: a copy has it, or the folder was
+        moved."""
+        return self.folder not in ("", place)
 
     def as_noted(self, batch: Batch) -> Batch:
         """A batch with the digest that is noted of it; "": none is."""

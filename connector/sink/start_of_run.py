@@ -61,7 +61,7 @@ from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, ta
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.places import Places, Seen
+from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended
 from eoslog.connector.commit.task_reports import Batch, Begun, Left
@@ -203,15 +203,7 @@ class StartOfRun:
             if self._end_forgotten(sink, rest, commit=True):
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
-        then = NotedPlaces.read(view.checkpoint).as_noted(view.batch)
-        if seen and check_forgotten(sink.id, view.batch, seen, self._options.accepted, then):
-            check_last(
-                sink.id,
-                view.batch,
-                rows_behind(self._cluster, view.checkpoint, view.batch.batch_id),
-                self._options.accepted,
-            )
-        else:
+        if not self._is_decided(sink, seen):
             rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
             is_other = bool(seen) and rows.proven == view.batch.batch_id  # and is to be written as it is now
             number = None if rows.followed or is_other else rows.proven
@@ -219,6 +211,20 @@ class StartOfRun:
         if planned is not None:
             self.acquired = True
             self._decide_again(sink, group, last, planned)
+
+    def _is_decided(self, sink: Sink, seen: Mapping[Place, Seen]) -> bool:
+        """Whether the planned batch is decided, of which the sink knows nothing. `seen`: what the log shows
+        at the places of its rows. Raises DecisionGone, CheckpointOlder, CheckpointCopied."""
+        view, starts, accepted = self._view, self.known_starts, self._options.accepted
+        note = NotedPlaces.read(view.checkpoint)
+        if note.says_decided(view.batch, seen.values()):
+            return True
+        noted, topics = note.as_noted(view.batch), starts.topics if note.is_copied_to(starts.place) else ()
+        if not seen or not check_forgotten(sink.id, view.batch, seen, accepted, noted, topics):
+            return False
+        behind = rows_behind(self._cluster, view.checkpoint, view.batch.batch_id)
+        check_last(sink.id, view.batch, behind, accepted)
+        return True
 
     def _decide_again(self, sink: Sink, group: str | None, last: Decision | None, planned: Planned) -> None:
         view, source = self._view, None

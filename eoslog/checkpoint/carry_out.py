@@ -59,8 +59,10 @@ def carry_out(
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])
-    if backup.was != backup.becomes:  # a rebuilt batch is the one that it was
+    if backup.was != backup.becomes:
         _unnumber(standing)
+    else:  # a rebuilt batch is the one that it was
+        _note_decided(standing, backup.becomes)
     if moved is not None:
         standing.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
         moved.write(standing.checkpoint)
@@ -104,6 +106,15 @@ def _unnumber(standing: Standing) -> None:
     kept = note.unnumbered(done + 1)
     if kept != note:
         kept.write(standing.checkpoint)
+
+
+def _note_decided(standing: Standing, batch: Batch) -> None:
+    """Note where the rows of a batch are whose plan is written again, as its decision has them."""
+    made, note = standing.decision and standing.decision.of_query, NotedPlaces.read(standing.checkpoint)
+    if made is None or made.batch != batch or note.newest > batch.batch_id:
+        return
+    note = note.after(batch.batch_id, made.places, more=True, digest=batch.digest)
+    note._replace(decided=True).write(standing.checkpoint, durable=True)
 
 
 def _begin_undo(standing: Standing, backup: Backup, has_ended: bool) -> None:

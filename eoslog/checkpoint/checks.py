@@ -151,8 +151,9 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         left_out=left_out_of(cluster, view, left),
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
-        noted = NotedPlaces.read(standing.checkpoint).as_noted(view.batch)
-        if check_forgotten(standing.sink.id, view.batch, seen, (), noted):
+        places = NotedPlaces.read(standing.checkpoint)
+        is_known, noted = places.says_decided(view.batch, seen.values()), places.as_noted(view.batch)
+        if not is_known and check_forgotten(standing.sink.id, view.batch, seen, (), noted):
             check_last(sink, view.batch, rows_behind(cluster, view.checkpoint, view.batch.batch_id), ())
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))

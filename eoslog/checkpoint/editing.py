@@ -15,6 +15,7 @@ from eoslog.checkpoint.compare import Effect, Fate, Stretch, effect_of, stretche
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
 from eoslog.checkpoint.standing import (
+    NextStart,
     SourcePlace,
     Standing,
     check_rests,
@@ -27,7 +28,10 @@ from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.commit.faults import RowsGone
+from eoslog.connector.commit.places import Seen
+from eoslog.connector.sink.noted_rows import seen_of_planned
 
 COLUMNS = ["source", "topic", "partition", "from", "to", "group", "end", "lag"]
 
@@ -150,6 +154,7 @@ def editable(session: CommandSession, checkpoint: str, *, forked: bool = False) 
     position_of(found)
     if not forked:
         _check_newest(found)
+        _check_not_forgotten(session, found)
     faults = stops(session.cluster, found, forked=forked)
     wrong = [one for one in faults if not one.startswith(RowsGone.__name__)]
     if wrong:
@@ -177,6 +182,19 @@ def _check_newest(found: Standing) -> None:
             "it is an older copy, or a power cut has taken its last files. Bring the right checkpoint back; "
             "or write them again: eoslog checkpoint rebuild. If this copy is to be a query of its own: "
             "eoslog checkpoint fork"
+        )
+
+
+def _check_not_forgotten(session: CommandSession, found: Standing) -> None:
+    """Raise NotEditable if rows of the planned batch are visible, and the sink has no decision on it any
+    more: an edit would count them as not written."""
+    if found.next_start is not NextStart.REPLAY:
+        return
+    seen = seen_of_planned(session.cluster, CheckpointView.of(found.checkpoint), found.decided)
+    if Seen.COMMITTED in seen.values():
+        raise NotEditable(
+            f"rows of batch {found.next_batch} are visible, and the cluster has forgotten the decision on "
+            "it. Start the query once: it decides the batch again"
         )
 
 

@@ -99,7 +99,7 @@ def without_batches(cluster: Cluster, checkpoint: Checkpoint, lost: Lost) -> Fil
     noted = ((number, decision.places),)
     # The plan is written without the batch's beginning: if its rows get lost, it does not write them again.
     earlier = (*decision.places, *decision.older) if number else decision.older
-    places = NotedPlaces(noted, earlier, digest=decision.batch.digest)
+    places = NotedPlaces(noted, earlier, digest=decision.batch.digest, decided=True)
     return {
         "metadata": json.dumps({"id": query}, separators=(",", ":")),
         f"{NOTES}/{NOTED_STARTS}": NotedStarts(starts).text(),

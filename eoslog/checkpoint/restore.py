@@ -227,7 +227,7 @@ def _written(
     if decision.start is not None:
         NotedStarts(decision.start.history).write(checkpoint)
     noted = ((decision.batch.batch_id, decision.places),)
-    NotedPlaces(noted, decision.older, digest=decision.batch.digest).write(checkpoint)
+    NotedPlaces(noted, decision.older, digest=decision.batch.digest, decided=True).write(checkpoint)
     for name in sorted(logs):
         checkpoint.put(name, planned if name == first else content(name))
     note_restored(checkpoint, manifest.text())

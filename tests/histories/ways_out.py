@@ -150,14 +150,28 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _copied_rows(world: "World", query: "Query", text: str) -> bool:
+    """The word for rows that are this pipeline's, or for those of the one whose checkpoint was copied."""
+    told = re.search(r"rows of batch (\d+) of query (\S+) are visible in", text)
+    if told is None:
+        return False
+    word = "written" if _has_written(world, query, int(told.group(1))) else "missing"
+    accepted = re.search(rf"start\.accepted=(\S*batch-{word}:[\w-]+:\d+)", text)
+    if accepted is None:
+        return False
+    query.sink["start.accepted"] = accepted.group(1)
+    return True
+
+
 def _nothing_missing(world: "World", query: "Query", text: str) -> bool:
     """The word for decisions that are gone and rows that are not, after a look into the topic. What is
     missing of batches that are there in part is published before."""
     told = re.search(r"start\.accepted=(\S*decisions-gone:\d+)", text)
     if "publish those that are missing" in text:
         world.publish_rest(query)
-    seen, lineage = judge.seen(world.cluster, SINKS), query.lineage
-    if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in lineage.done):
+    seen, lineage, done = judge.seen(world.cluster, SINKS), query.lineage, age(query.checkpoint)[0]
+    behind = set() if done < 0 else query.behind(done) - lineage.before - lineage.may_lack
+    if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in lineage.done | behind):
         return False
     query.sink["start.accepted"] = told.group(1)
     return True
@@ -446,6 +460,9 @@ def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, or where the brokers' older copy stands."""
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
+    query.lineage.may_double |= set[str]().union(
+        *query.lineage.batches.values()
+    )  # it says to finish that one
     query.new_checkpoint(query.copy or query.stood() or "earliest")
     return True
 
@@ -592,6 +609,7 @@ _WAYS = (
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"eoslog checkpoint fork", _fork),
+    (r"this checkpoint is a copy, or was moved", _copied_rows),
     (r"start the other one", _right_checkpoint),
     (r"eoslog checkpoint rebuild", _rebuild),
     (r"eoslog checkpoint rewind --to", _rewound),

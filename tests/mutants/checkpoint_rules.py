@@ -149,6 +149,8 @@ MUTANTS: list[Mutant] = [
         Break("names may be used", "check_free", "group is not None", "False"),
     ),
     *mutants_of(MOVE, Break("a move is taken back under the old query", "has_gone_on", "standing.sink is None or backup.cluster is not None", "standing.sink is None")),
+    *mutants_of(("tests/histories/test_kept.py",), Break("what is written and forgotten is edited", "editable", "_check_not_forgotten(session, found)", "pass")),
+    *mutants_of(("tests/histories/test_kept.py",), Break("a rebuilt batch has no places", "carry_out.carry_out", "_note_decided(standing, backup.becomes)", "pass")),
     *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
     *mutants_of(MOVE, Break("the sink's note stays on the new cluster", "undo", "standing.checkpoint.note(NOTED_SINK, backup.note)", "pass")),
     *mutants_of(
@@ -237,7 +239,7 @@ MUTANTS: list[Mutant] = [
         Break("the last batch's end does not matter", "_planned", "not decision.batch.repeats(decision.batch._replace(digest=last.digest))", "False"),
         Break("any name is a file's", "_written", "not all(map(is_of_checkpoint, manifest.files))", "False"),
         Break("a checkpoint is overwritten", "restore.restore", "not is_empty(checkpoint)", "False"),
-        Break("a restored checkpoint does not know its places", "restore._written", "NotedPlaces(noted, decision.older, digest=decision.batch.digest).write(checkpoint)", "pass"),
+        Break("a restored checkpoint does not know its places", "restore._written", "NotedPlaces(noted, decision.older, digest=decision.batch.digest, decided=True).write(checkpoint)", "pass"),
         Break("what is lost is found too late", "_written", "content(name)", "pass"),
     ),
     *mutants_of(
