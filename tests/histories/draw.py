@@ -1,7 +1,9 @@
 """Draws a history: what people may do to two or three queries over shared topics, at random.
 
-Half of the histories draw everything from everything; the other half begin with a theme, a few acts that
-people do together (a hand-over, a restore, a rename): what takes three acts in a row is seldom drawn.
+A quarter of the histories is short: a query is killed around its second decision, or not, and few acts
+follow, of those that change what is remembered of it. Of the others half draw everything from everything; the
+other half begin with a theme, a few acts that people do together (a hand-over, a restore, a rename): what
+takes three acts in a row is seldom drawn.
 """
 
 from random import Random
@@ -20,6 +22,8 @@ MOST_STEPS = 110
 
 def history(random: Random) -> list[Act]:
     """Acts for World.play."""
+    if random.random() < _SHORT:
+        return _short(random)
     names = ["A", "B", "C"][: random.choice((2, 2, 3))]
     acts: list[Act] = [("cluster", random.choice((2, 2, 2, 1)), random.random() < 0.6)]
     alike = random.random() < 0.5
@@ -34,6 +38,42 @@ def history(random: Random) -> list[Act]:
     for _ in range(random.randint(2, 9)):
         acts += _act(random, names)
     return acts
+
+
+_SHORT = 0.25
+"""The share of short histories."""
+_QUERIES: tuple[dict[str, str], ...] = (
+    {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
+    {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
+)  # fmt: skip
+_MOMENTS = (
+    None, ("kill", ("spark: before commits", 1)), ("kill", ("commit: after END_TXN", 1)),
+    ("kill", ("task: after INIT_PRODUCER_ID", 1)),
+)  # fmt: skip
+"""No kill; decided, and not noted; decided, and some rows are open; not decided."""
+_FORGETTING: tuple[Act, ...] = (
+    ("undo", "A"), ("edit", "A", -1), ("edit", "A", 1), ("fork", "B", "A", True), ("fork", "B", "A", False),
+    ("forget", True, True, False), ("forget", False, True, False), ("forget", True, False, False),
+    ("forget", True, True, True), ("blackout", "A", 1), ("blackout", "A", 2), ("restore", "A"),
+    ("lost", "A", "committed"), ("lost", "A", "latest"), ("rebuilt", "A"), ("anew", "A", "committed"),
+    ("set", "A", "id", "y"), ("set", "A", "id", None), ("set", "A", "topic", "out2"),
+    ("set", "A", "processing.guarantee", "at_least_once"),
+    ("set", "A", "processing.guarantee", "exactly_once"),
+    ("delete", "out"), ("cut", "out"), ("restored",), ("sparkday", "A"), ("meddle", "g", True),
+    ("out", "A", "in2"), ("back", "A"), ("run", "A", 1), ("run", "A", 1, _MOMENTS[1]), ("run", "B", 1),
+    ("tried", "A", "out2", 1), ("delete", "in"), ("cut", "in"), ("follow", "B", "A"),
+)  # fmt: skip
+
+
+def _short(random: Random) -> list[Act]:
+    query = random.choice(_QUERIES)
+    source = query.get("in", "in").partition(",")[0]
+    return [
+        ("query", "A", dict(query)), ("query", "B", {}), ("produce", source, 3), ("run", "A", 1),
+        ("backup", "A"), ("keep", "out"), ("keep", "in"), ("snapshot",), ("produce", source, 3),
+        ("run", "A", 1, random.choice(_MOMENTS)),
+        *random.choices(_FORGETTING, k=random.choice((2, 3, 3, 4))),
+    ]  # fmt: skip
 
 
 def _query(random: Random, name: str, alike: bool) -> dict[str, str]:

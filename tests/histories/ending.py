@@ -84,7 +84,7 @@ def _give_up_names(world: "World") -> None:
     of queries whose checkpoint was given up together with the name."""
     queries = world.queries.values()
     former = {s for q in queries if q.token for s in q.lineage.sinks if not s.startswith(f"{q.writer}:")}
-    former |= {q.former_sink for q in queries if q.former_sink not in (None, q.ids[-1])}
+    former |= {sink for q in queries for sink in q.former_sinks if sink not in (None, q.ids[-1])}
     for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in former]:
         world.cluster.terminate(name)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.command import moved
 from eoslog.checkpoint.edit_numbers import NotEditable
@@ -210,17 +211,21 @@ def edit(world: "World", name: str, by: int) -> None:
 
 
 def take_edit_back(world: "World", name: str) -> None:
-    """`eoslog checkpoint undo`."""
+    """`eoslog checkpoint undo`. A checkpoint that was written as a whole is not taken back: it has nothing
+    else."""
     query = world.queries.get(name)
     if query is None or not query.checkpoint.exists() or query.at_work:
         return
     world.do_stop(name)
+    checkpoint = Checkpoint.at(str(query.checkpoint))
     try:
-        with world.ground.client() as cluster:
-            undo(cluster, standing(cluster, Checkpoint.at(str(query.checkpoint))))
+        last = newest_backup(checkpoint)
+        if last is not None and last.kind != "rebuild":
+            with world.ground.client() as cluster:
+                undo(cluster, standing(cluster, checkpoint))
+            world.ways["undo"] += 1
     except (EoslogError, KafkaError):
         return
-    world.ways["undo"] += 1
 
 
 def move_to(world: "World", query: Query, target: Target, *, back: bool) -> tuple[set[str], set[str]] | None:

@@ -50,6 +50,8 @@ class Query:
     """The checkpoint of which StartsElsewhere has told."""
     before: Path | None = None
     """The checkpoint of before, if batches are completed in it."""
+    former_sinks: set[str | None] = field(default_factory=set)
+    """Those that its lost checkpoints name, until it has completed a batch in them again."""
     copy: str | None = None
     """Where brokers stand that were put back to an older copy, as startingOffsets, since an error told."""
     living: bool = False
@@ -95,6 +97,7 @@ class Query:
     def new_checkpoint(self, starting: str) -> None:
         """The same pipeline on a checkpoint that is new."""
         self.before = self.newest
+        self.former_sinks.add(self._noted_sink)
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"], self.said = starting, None
         self.source.pop("transactional.id", None)
@@ -122,9 +125,9 @@ class Query:
         self.before = None
 
     @property
-    def former_sink(self) -> str | None:
-        """The sink that the checkpoint of before names."""
-        note = None if self.before is None else NotedSink.read(Checkpoint.at(str(self.before)))
+    def _noted_sink(self) -> str | None:
+        """The sink that the checkpoint names."""
+        note = NotedSink.read(Checkpoint.at(str(self.checkpoint))) if self.checkpoint.exists() else None
         return None if note is None else note.sink
 
     def stood(self) -> str | None:

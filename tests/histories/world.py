@@ -600,6 +600,7 @@ class World:
             lineage.unnoted.clear()
             lineage.groups.add(plan.sink.get("kafka.group.id"))
             query.unknown = False
+            query.former_sinks.discard(plan.sink.get("transactional.id") or stream.query_id)
 
         lineage.again |= query.left
         nameless = not query.has_group and query.source["startingOffsets"] != "committed"
