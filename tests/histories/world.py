@@ -295,6 +295,10 @@ class World:
             query.sink.pop(option, None)
         elif query.token is None or option not in ("kafka.group.id", "processing.guarantee"):
             query.sink[option] = value
+        if option == "topic":  # what a copy of these names was tried out with is there
+            for tried in self.lineages:
+                if tried.name.startswith(f"{query.lineage.name}-tried"):
+                    query.lineage.may_lack |= set(tried.tried)
 
     def _is_taken(self, query: Query, ident: str | None) -> bool:
         """Two queries on copies of one checkpoint and with one transactional.id are one query to everybody:
