@@ -4,6 +4,7 @@ connector."""
 
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -278,11 +279,12 @@ def rebuild_checkpoint(world: "World", name: str) -> None:
         world.ways["rebuilt"] += write_again(world, query)
 
 
-def write_again(world: "World", query: Query) -> bool:
-    """What the command does; False: it refuses, or says whose checkpoint it would write."""
+def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
+    """What the command does; False: it refuses, or says whose checkpoint it would write. `topic`: the one
+    that it has told."""
     sink = query.ids[-1] or str(json.loads(identity(query.checkpoint) or '{"id":"-"}')["id"])
     folder = query.world.folder / uuid.uuid4().hex
-    lost, at = Lost(Sink(sink), query.sink["topic"], ANCHOR), Checkpoint.at(str(folder))
+    lost, at = Lost(Sink(sink), topic or query.sink["topic"], ANCHOR), Checkpoint.at(str(folder))
     try:
         with world.ground.client() as cluster:
             whole = without_batches(cluster, at, lost)
@@ -295,7 +297,8 @@ def write_again(world: "World", query: Query) -> bool:
             carry_out(cluster, replace(found, checkpoint=at), edited)
     except NotEditable as error:
         assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
-        return False
+        told = re.search(r"it writes to (\w+), while --topic says", str(error))
+        return told is not None and topic is None and write_again(world, query, told.group(1))
     except (EoslogError, KafkaError):
         return False
     query.lineage.may_double |= query.lineage.unnoted  # of Spark's own connector no decision tells

@@ -509,6 +509,15 @@ class SimCluster(ModelBroker):
 
         return _by_topic(body, of)
 
+    def _offset_delete(self, body: Message, version: int) -> Message:
+        group = self.groups.get(body["group_id"], {})
+
+        def of(name: str, part: Message) -> Message:
+            group.pop((name, part["partition_index"]), None)
+            return {"partition_index": part["partition_index"], "error_code": 0}
+
+        return {"error_code": 0, **_by_topic(body, of)}
+
     def _offset_fetch(self, body: Message, version: int) -> Message:
         if "groups" in body:
             asked = body["groups"]
@@ -674,7 +683,7 @@ _SERVED = (
     "metadata", "find_coordinator", "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn",
     "produce", "fetch", "list_offsets", "offset_for_leader_epoch", "offset_commit", "offset_fetch",
     "txn_offset_commit", "end_txn", "describe_transactions", "list_transactions", "describe_producers",
-    "write_txn_markers", "delete_groups",
+    "write_txn_markers", "delete_groups", "offset_delete",
 )  # fmt: skip
 
 
