@@ -298,7 +298,9 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
     except NotEditable as error:
         assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
         told = re.search(r"it writes to (\w+), while --topic says", str(error))
-        return told is not None and topic is None and write_again(world, query, told.group(1))
+        copies = [one for one in world.lineages if one.name.startswith(f"{query.lineage.name}-tried")]
+        again = told is not None and topic is None and not copies
+        return again and told is not None and write_again(world, query, told.group(1))
     except (EoslogError, KafkaError):
         return False
     query.lineage.may_double |= query.lineage.unnoted  # of Spark's own connector no decision tells

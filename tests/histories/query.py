@@ -123,6 +123,7 @@ class Query:
         self.lineage = self.world.lineage(self.name, self.lineage.topic)
         self.new_checkpoint(starting)
         self.before = None
+        self.former_sinks.clear()
 
     @property
     def _noted_sink(self) -> str | None:

@@ -170,9 +170,12 @@ def _nothing_missing(world: "World", query: "Query", text: str) -> bool:
     if "publish those that are missing" in text:
         world.publish_rest(query)
     seen, lineage, done = judge.seen(world.cluster, SINKS), query.lineage, age(query.checkpoint)[0]
-    behind = set() if done < 0 else query.behind(done) - lineage.before - lineage.may_lack
-    if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in lineage.done | behind):
+    behind = set() if done < 0 else query.behind(done)
+    wanted = lineage.done | (behind - lineage.before - lineage.may_lack)
+    if told is None or not all(seen[f"{lineage.name}:{uid}"] for uid in wanted):
         return False
+    if any(seen[f"{lineage.name}:{uid}"] for uid in {*lineage.tried} - behind - lineage.may_double):
+        return False  # rows are there that the checkpoint would write again
     query.sink["start.accepted"] = told.group(1)
     return True
 

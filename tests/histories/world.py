@@ -618,6 +618,7 @@ class World:
         is_new = not passed or told
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
+            query.former_sinks |= lineage.sinks if query.unknown else set()  # and ends nothing of theirs
         if age(query.checkpoint)[0] < 0:
             self._accept_namesakes(query)
         if age(query.checkpoint)[1] < 0 and not lineage.tried:
