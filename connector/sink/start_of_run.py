@@ -217,9 +217,10 @@ class StartOfRun:
         at the places of its rows. Raises DecisionGone, CheckpointOlder, CheckpointCopied."""
         view, starts, accepted = self._view, self.known_starts, self._options.accepted
         note = NotedPlaces.read(view.checkpoint)
-        if note.says_decided(view.batch, seen.values()):
-            return True
         noted, topics = note.as_noted(view.batch), starts.topics if note.is_copied_to(starts.place) else ()
+        is_here = not topics or {place.topic for place in seen} <= {*topics}
+        if is_here and note.says_decided(view.batch, seen.values()):
+            return True
         if not seen or not check_forgotten(sink.id, view.batch, seen, accepted, noted, topics):
             return False
         behind = rows_behind(self._cluster, view.checkpoint, view.batch.batch_id)

@@ -2516,3 +2516,11 @@ def test_a_rebuilt_batch_of_an_edit_is_decided_whatever_is_forgotten(ident: dict
     acts += [("produce", "in", 3), ("run", "A", 1, killed), ("edit", "A", 1), ("rebuilt", "A")]
     world = play([*acts, ("forget", False, True, False)])
     assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
+
+
+def test_a_copy_of_a_rebuilt_checkpoint_does_not_count_rows_of_another_topic() -> None:
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x"}), ("produce", "in", 3), ("run", "A", 1)]
+    acts += [("produce", "in", 3), ("run", "A", 1), ("rebuilt", "A"), ("forget", False, True, False)]
+    world = play([*acts, ("tried", "A", "out2", 1)])
+    assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
+    assert [said[:23] for said in world.told] == ["A-tried: CheckpointCopi"], world.told
