@@ -26,14 +26,13 @@ def completed_in(
 ) -> Completed:
     """What is known of the checkpoint's completed batches, if its `sink` has decided `last`."""
     decided = None if last is None else last.last_of(view.batch.query_id)
-    rows = rows_found(cluster, view.checkpoint, view.completed, decided, last, sink=sink)
+    rows = rows_found(cluster, view, decided, last, sink=sink)
     return Completed(view.completed, since, has_rested(view, rows.newest), rows)
 
 
 def rows_found(
     cluster: Cluster,
-    checkpoint: Checkpoint,
-    completed: int | None,
+    view: CheckpointView,
     decided: Batch | None,
     last: Decision | None = None,
     before: Sequence[Decision] = (),
@@ -44,9 +43,10 @@ def rows_found(
     """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
     `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
     to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
-    behind `last`; "": that is not asked. `again`: whose rows of its last batch are written again.
-    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
-    note = _as_decided(NotedPlaces.read(checkpoint), decided, last)
+    behind `last`; "": that is not asked. `again`: whose rows of its last batch are written again. What was
+    aborted of a batch that runs again later, in a restored checkpoint, is told when it runs. Raises
+    KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    completed, note = view.completed, _as_decided(NotedPlaces.read(view.checkpoint), decided, last)
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
         gone = _said(lacking(cluster, reversed(places_of_queries(before))))
@@ -70,7 +70,8 @@ def rows_found(
     only = sink if waiting and sink else None
     behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
     had = [place for number, found in noted for place in found if number < batch or place.writer not in again]
-    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=had))
+    shown = had if batch <= view.batch.batch_id else ()
+    lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=shown))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)

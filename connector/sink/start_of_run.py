@@ -204,7 +204,7 @@ class StartOfRun:
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
         if not self._is_decided(sink, seen):
-            rows = rows_found(self._cluster, view.checkpoint, view.completed, known, last)
+            rows = rows_found(self._cluster, view, known, last)
             is_other = bool(seen) and rows.proven == view.batch.batch_id  # and is to be written as it is now
             number = None if rows.followed or is_other else rows.proven
             planned = None if number is None else view.checkpoint.planned_if_kept(number)
@@ -324,10 +324,10 @@ class StartOfRun:
         last = None if begun.decided is None else self._runner.run(observed_decision(self._sink))
         others = self._others(committed) if _is_first(view) else {}
         before = [made for made in (last, *others.values()) if made is not None]
-        known = view.completed, begun.ours, last, before
+        known = begun.ours, last, before
         winners = () if last is None else last.winners
         again = {one.participant.identity for one in winners if one.partition in begun.lost}
-        look = partial(rows_found, self._cluster, view.checkpoint, *known, sink=self._sink.id, again=again)
+        look = partial(rows_found, self._cluster, view, *known, sink=self._sink.id, again=again)
         rows = look()
         if self._started and _is_first(view) and begun.decided is None and not before:
             behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id)
@@ -607,7 +607,7 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
         committed=committed,
         taken=view.planned.taken(),
         accepted=options.accepted,
-        rows=rows_found(cluster, view.checkpoint, None, None, last),
+        rows=rows_found(cluster, view, None, last),
         left=plan_of(last),
         unread=unread_of(cluster, view, plan_of(last), committed),
         remade=remade(plan_of(last), view.planned),

@@ -126,7 +126,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
     group, left = note.group if note else None, plan_of(standing.decision)
     committed = {tp: found for tp, found in standing.noted.items() if tp in wanted}
     known, sink = (standing.decided, standing.decision), standing.sink.id
-    rows = rows_found(cluster, standing.checkpoint, view.completed, *known, sink=sink)
+    rows = rows_found(cluster, view, *known, sink=sink)
     story = StartFacts(
         sink=sink,
         batch=view.batch,
