@@ -261,8 +261,7 @@ def _by(note: Note | None) -> str:
 def _way_on(story: StartFacts, at_group: bool) -> str:
     """How a new checkpoint goes on where the sink's last batch ended. `at_group`: the group is elsewhere."""
     ends = {} if story.left is None else story.left.by_name
-    lines = {name: _line_for(story, name, end) for name, end in ends.items()}
-    said = _each({name: f"startingOffsets={line}" for name, line in lines.items() if line})
+    said = starting_at({name: _line_for(story, name, end) for name, end in ends.items()})
     if said:
         exact = f"start it with another new checkpoint and {said}, to go on where that batch ended."
         return f"S{exact[1:]}" if at_group else f"{StartsElsewhere.advice} Or {exact}"
@@ -285,6 +284,12 @@ def _line_for(story: StartFacts, name: str, end: str) -> str:
 
 _MOST_SAID = 4000
 """The most characters of offsets in an error."""
+
+
+def starting_at(lines: Mapping[str, str]) -> str:
+    """The option startingOffsets of each source, from its line in the offset log; "": none has one, or that
+    is too long."""
+    return _each({name: f"startingOffsets={line}" for name, line in lines.items() if line})
 
 
 def starting_offsets(places: Places) -> str:

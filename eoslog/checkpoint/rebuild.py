@@ -17,9 +17,10 @@ from eoslog.checkpoint.edits import Edit, LogFile, Texts, behind, check_state, c
 from eoslog.checkpoint.standing import Standing, last_decision
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import NOTES, Checkpoint
+from eoslog.connector.checkpoint.new_checkpoint import starting_at
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NOTED_STARTS, NotedSink, NotedStarts
-from eoslog.connector.checkpoint.spark_logs import VOID, Planned, entries_of
+from eoslog.connector.checkpoint.spark_logs import VOID, Planned, entries_of, is_eoslog
 from eoslog.connector.commit.begin import check_start
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.task_reports import Batch
@@ -131,9 +132,13 @@ def _check_goes_on(cluster: Cluster, sink: Sink, last: Decision, decision: Decis
     decided more than the cluster knows."""
     if last.left is not None:
         to = f"transactional.id={last.left.sink}" if last.left.sink else "processing.guarantee=at_least_once"
+        ends = Planned.parse(decision.batch.batch_id, decision.ends).by_name if decision.ends else {}
+        stood = starting_at({name: end for name, end in ends.items() if is_eoslog(end)})
+        copied = f", and {stood}, where {decision.batch} ended" if stood else ""
         raise NotEditable(
             f"sink {sink.id}: its query has gone on with {to} since batch {last.left.batch_id}. Give the "
-            "transactional.id of now, if it has one; else start with a new checkpoint"
+            "transactional.id of now, if it has one; else start with a new checkpoint. If a copy of its "
+            f"checkpoint has gone on there, start this one with a new checkpoint{copied}"
         )
     if decision.saved is not None:
         raise NotEditable(

@@ -279,6 +279,17 @@ def rebuild_checkpoint(world: "World", name: str) -> None:
         world.ways["rebuilt"] += write_again(world, query)
 
 
+def _begun_beside_a_copy(query: Query, text: str) -> bool:
+    """Begin anew where the sink's last batch has ended, if a copy has gone on under another name: the error
+    says where."""
+    name = re.search(r"its query has gone on with transactional\.id=(\S+) since", text)
+    told = re.search(r"with a new checkpoint, and startingOffsets=(\{.*\}), where batch \d+", text)
+    if name is None or told is None or name.group(1) in query.lineage.sinks or query.token is not None:
+        return False
+    query.new_checkpoint(told.group(1))
+    return True
+
+
 def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
     """What the command does; False: it refuses, or says whose checkpoint it would write. `topic`: the one
     that it has told."""
@@ -297,6 +308,8 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
             carry_out(cluster, replace(found, checkpoint=at), edited)
     except NotEditable as error:
         assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
+        if _begun_beside_a_copy(query, str(error)):
+            return True
         told = re.search(r"it writes to (\w+), while --topic says", str(error))
         copies = [one for one in world.lineages if one.name.startswith(f"{query.lineage.name}-tried")]
         again = told is not None and topic is None and not copies

@@ -2524,3 +2524,15 @@ def test_a_copy_of_a_rebuilt_checkpoint_does_not_count_rows_of_another_topic() -
     world = play([*acts, ("tried", "A", "out2", 1)])
     assert world.ways["rebuilt"] and not world.findings, (world.told, world.findings)
     assert [said[:23] for said in world.told] == ["A-tried: CheckpointCopi"], world.told
+
+
+@pytest.mark.parametrize("ident", [{}, {"id": "x"}, {"kafka.group.id": "g"}])
+def test_who_is_rebuilt_beside_a_copy_that_went_on_begins_where_the_last_batch_ended(
+    ident: dict[str, str],
+) -> None:
+    """A copy of a rebuilt checkpoint goes on under a name of its own, over brokers that were put back."""
+    acts: list[tuple[Any, ...]] = [("query", "A", ident), ("query", "B", {}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("snapshot",), ("produce", "in", 3), ("run", "A", 1), ("rebuilt", "A")]
+    world = play([*acts, ("restored",), ("fork", "B", "A", False), ("produce", "in", 3), ("run", "A", 1)])
+    assert not world.findings, (world.told, world.findings)
+    assert ident or world.ways["CheckpointMismatch: rebuild"], world.ways
