@@ -49,7 +49,7 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test: setup  ## all tests (WORKERS=3: processes; most tests wait more than they work)
-	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 15 $(TEST_ARGS)
 
 lint: $(READY) $(TYPED) docs  ## ruff, mypy (strict; tests and examples too), the import rules, the docs as a site and their words
 	$(BIN)/ruff check .
