@@ -108,9 +108,9 @@ class Begun:
     show that: brokers that were restored from an older copy assign the same one again.) `left_state`: the
     sink's last decision has saved the state of its query. `followed_by`: which query has decided in this sink
     since the query of `batch` did. `passes`: a restored checkpoint runs this batch again, which was decided
-    before the last one. `sums`: nothing but the rows says whether a replay reads the same, so tasks add up
-    their checksum. `start`: the query's, None: it is not noted. `last_start`: of the
-    sink's last decision, if it is of this query.
+    before the last one. `sums`: nothing but the rows says whether a replay reads the same, or the batch is
+    compared with what it was, so tasks add up their checksum. `start`: the query's, None: it is not noted.
+    `last_start`: of the sink's last decision, if it is of this query.
     """
 
     sink_id: str

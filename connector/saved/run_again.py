@@ -38,6 +38,12 @@ def note_decided(checkpoint: Checkpoint, batches: Mapping[int, DecidedBatch]) ->
         checkpoint.forget(_DECIDED)
 
 
+def is_run_again(checkpoint: Checkpoint, batch_id: int) -> bool:
+    """Whether a restored checkpoint runs this decided batch again, and knows what it was. Raises
+    CheckpointUnreadable."""
+    return batch_id in _decided(checkpoint)
+
+
 def check_restored(checkpoint: Checkpoint) -> None:
     """Raise CheckpointUnreadable if the checkpoint is not whole because a restore was interrupted."""
     if checkpoint.noted(UNFINISHED) is not None:

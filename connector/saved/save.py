@@ -50,6 +50,10 @@ from eoslog.protocol.encode import encode_batches
 
 logger = logging.getLogger(__name__)
 
+_FROM_THE_TOPIC = (
+    "bring a copy of the checkpoint back; or write it again into an empty folder, from the topic of "
+    "state.topic: eoslog checkpoint restore"
+)
 NOTE = "saved"
 """The name of the checkpoint's note of its last two saves."""
 _CUT = (
@@ -188,7 +192,7 @@ class CheckpointSaving:
             return files_before(self._number, names, read, planned=not self.is_done)
         except StateGone as error:
             raise CheckpointUnreadable(
-                self.checkpoint.location, f"{error}; nothing was decided", RESTORE
+                self.checkpoint.location, f"{error}; nothing was decided", _FROM_THE_TOPIC
             ) from error
 
     def _all_records(self, gone: set[Key], changed: dict[str, Content], manifest: bytes) -> Iterator[Record]:

@@ -57,7 +57,7 @@ from eoslog.connector.run import abandoned_run, run_memory
 from eoslog.connector.run.places_in_log import look_at
 from eoslog.connector.run.run_memory import Life
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
-from eoslog.connector.saved.run_again import check_equal_run, check_state_topic
+from eoslog.connector.saved.run_again import check_equal_run, check_state_topic, is_run_again
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.noted_rows import lost_with_a_leader
 from eoslog.connector.sink.shadow_sink import as_begun, in_its_place, note_if_taken, stand_if_wanted
@@ -168,7 +168,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     if not continues or begun.acquired_now:
         start.after(begun)
     check_sources(options, view, sink.id, begun)
-    begun = replace(begun, sums=not view.planned.identifies_rows)
+    compared = begun.is_decided and is_run_again(view.checkpoint, view.batch.batch_id)
+    begun = replace(begun, sums=compared or not view.planned.identifies_rows)
     if continues and last_run is not None:
         run = replace(run, start=last_run.start, options=last_run.options, streams=last_run.streams)
     else:
@@ -372,6 +373,8 @@ def _looked_up(
         note = noted.after(batch_id, places, more=again, waiting=waiting, digest=digest)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
+        if options.state is not None:
+            checkpoint.sync_completed()  # each save needs the note of the batch before
     return Rows(noted.up_to(earlier), places, note)
 
 

@@ -60,12 +60,13 @@ from eoslog.connector.sink.start_of_run import cluster_id
 @click.command("restore")
 @click.argument("checkpoint")
 @click.option("--transactional-id", required=True, metavar="ID", help="transactional.id of the query.")
+@click.option("--topic", default="", metavar="TOPIC", help="Option topic of its sink, if it has one.")
 @click.option(
     "--decision-topic", default=ANCHOR, metavar="TOPIC", help="decision.topic of the query, if it has one."
 )
 @cluster_command
 def restore_command(
-    session: CommandSession, checkpoint: str, transactional_id: str, decision_topic: str
+    session: CommandSession, checkpoint: str, transactional_id: str, topic: str, decision_topic: str
 ) -> None:
     """Write a lost CHECKPOINT again, from the topic of state.topic, into an empty folder.
 
@@ -74,7 +75,8 @@ def restore_command(
     cluster_id(session.cluster)
     runner = Runner(session.cluster, OWN_TIMEOUT_MS, decisions=decision_topic)
     with output.shown() as watch:
-        restored = restore(session.cluster, runner, Sink(transactional_id), checkpoint, _told(watch))
+        lost = Lost(Sink(transactional_id), topic, decision_topic)
+        restored = restore(session.cluster, runner, lost, checkpoint, _told(watch))
     if session.as_json:
         session.show_json(None if restored is None else restored._asdict())
     elif restored is None:

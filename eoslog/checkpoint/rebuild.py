@@ -92,7 +92,8 @@ def without_batches(cluster: Cluster, checkpoint: Checkpoint, lost: Lost) -> Fil
             f"sink {sink.id}: no query has decided a batch here (decision.topic {decisions}), or the cluster "
             "has forgotten it. Correct the names; or start the query with a new checkpoint"
         )
-    _check_topic(lost, decision)
+    if said := written_elsewhere(lost, decision):
+        raise NotEditable(said)
     _check_goes_on(cluster, sink, last, decision)
     query, number = decision.batch.query_id, decision.batch.batch_id
     _check_empty(checkpoint, query)
@@ -109,21 +110,22 @@ def without_batches(cluster: Cluster, checkpoint: Checkpoint, lost: Lost) -> Fil
     }
 
 
-def _check_topic(lost: Lost, decision: Decision) -> None:
-    """Raise NotEditable if the query of the decision writes elsewhere: a copy of its checkpoint that was
-    tried out has the same name, and what the copy has read would be missing."""
+def written_elsewhere(lost: Lost, decision: Decision) -> str:
+    """What to say if the query of the decision writes elsewhere; "": it writes here. A copy of a checkpoint
+    that was tried out has the same name, and what the copy has read would be missing."""
     start, said = decision.start, lost.topic or "topics that its rows name"
     known = {topic for topic, _ in decision.topics}
     if start is not None and start.topic is not None:
         known = {start.topic}
     if not known or lost.topic in known:
-        return
+        return ""
     by = "" if start is None else f" on the checkpoint {start.place}"
-    raise NotEditable(
+    return (
         f"sink {lost.sink.id}: a query{by} has decided {decision.batch}, and it writes to "
-        f"{', '.join(sorted(known - {''})) or 'topics that its rows name'}, while --topic says {said}. "
-        "Correct --topic. If a copy of the checkpoint was tried out there, start this query with a new one: "
-        "its start says how it goes on"
+        f"{', '.join(sorted(known - {''})) or 'topics that its rows name'}, while this one writes to {said}. "
+        "Nothing was written. Correct the topic (--topic); if the option was changed since, give the former "
+        "topic here, and start the query with the new one. If a copy of the checkpoint was tried out there, "
+        "start this query with a new one: its start says how it goes on"
     )
 
 

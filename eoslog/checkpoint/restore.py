@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
 
 from eoslog.checkpoint.edit_numbers import NotRestorable
+from eoslog.checkpoint.rebuild import Lost, written_elsewhere
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
@@ -79,7 +80,7 @@ class Restored(NamedTuple):
 def restore(
     cluster: Cluster,
     runner: Runner,
-    sink: Sink,
+    lost: Lost,
     location: str,
     seen: Callable[[int, int], None] | None = None,
 ) -> Restored | None:
@@ -87,7 +88,7 @@ def restore(
 
     Raises NotRestorable, CheckpointUnreadable, CommitFault, KafkaError, EoslogError.
     """
-    checkpoint = Checkpoint.at(location)
+    checkpoint, sink = Checkpoint.at(location), lost.sink
     if not is_empty(checkpoint):
         said = _only_planned(checkpoint) or "has batches"
         raise NotRestorable(f"checkpoint {checkpoint.location} {said}: start the query with it")
@@ -95,6 +96,8 @@ def restore(
     decision = None if last is None else last.of_query
     if decision is None:
         return None
+    if said := written_elsewhere(lost, decision):
+        raise NotRestorable(said)
     if undecided := undecided_behind(cluster, sink.id, last):
         raise NotRestorable(
             f"sink {sink.id}: later rows than those of its last decision, {decision.batch}, are visible "
@@ -142,7 +145,8 @@ def restore_checkpoint(location: str, options: Mapping[str, str]) -> Restored | 
     cluster = shared_cluster(given.client)
     cluster.meet()
     runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=given.decision_topic)
-    restored = restore(cluster, runner, Sink(given.transactional_id), location)
+    lost = Lost(Sink(given.transactional_id), given.topic or "", given.decision_topic)
+    restored = restore(cluster, runner, lost, location)
     if restored is not None:
         logger.warning("%s", restored)
     return restored

@@ -44,6 +44,7 @@ _SHORT = 0.25
 """The share of short histories."""
 _QUERIES: tuple[dict[str, str], ...] = (
     {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
+    {"token": "job"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
 )  # fmt: skip
 _MOMENTS = (
@@ -55,9 +56,9 @@ _FORGETTING: tuple[Act, ...] = (
     ("undo", "A"), ("edit", "A", -1), ("edit", "A", 1), ("fork", "B", "A", True), ("fork", "B", "A", False),
     ("forget", True, True, False), ("forget", False, True, False), ("forget", True, False, False),
     ("forget", True, True, True), ("blackout", "A", 1), ("blackout", "A", 2), ("restore", "A"),
-    ("lost", "A", "committed"), ("lost", "A", "latest"), ("rebuilt", "A"), ("anew", "A", "committed"),
-    ("set", "A", "id", "y"), ("set", "A", "id", None), ("set", "A", "topic", "out2"),
-    ("set", "A", "processing.guarantee", "at_least_once"),
+    ("lost", "A", "committed"), ("lost", "A", "latest"), ("rebuilt", "A"), ("restate", "A"),
+    ("anew", "A", "committed"), ("set", "A", "id", "y"), ("set", "A", "id", None),
+    ("set", "A", "topic", "out2"), ("set", "A", "processing.guarantee", "at_least_once"),
     ("set", "A", "processing.guarantee", "exactly_once"),
     ("delete", "out"), ("cut", "out"), ("restored",), ("sparkday", "A"), ("meddle", "g", True),
     ("out", "A", "in2"), ("back", "A"), ("run", "A", 1), ("run", "A", 1, _MOMENTS[1]), ("run", "B", 1),
@@ -101,6 +102,9 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["named"] = "orders"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
+    stateless = given.get("token") or given.get("processing.guarantee") or given["in"] == FILES
+    if not stateless and given["id"] is not None and random.random() < 0.15:
+        given["state"] = random.choice(("1", "2", "3"))
     if given.get("token") and given.get("processing.guarantee"):
         del given["processing.guarantee"]
     return {key: value for key, value in given.items() if value is not None}
@@ -201,6 +205,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "lost": ("lost", name, random.choice(STARTS)),
         "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
         "rebuilt": ("rebuilt", name),
+        "restate": ("restate", name),
         "undo": ("undo", name),
     }
     return [choices[draw]]
@@ -212,7 +217,7 @@ _WEIGHTS = (
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
     (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
-    (3, "edit"), (3, "rebuilt"), (2, "undo"),
+    (3, "edit"), (3, "rebuilt"), (3, "restate"), (2, "undo"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.command import moved
-from eoslog.checkpoint.edit_numbers import NotEditable
+from eoslog.checkpoint.edit_numbers import NotEditable, NotRestorable
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
+from eoslog.checkpoint.restore import restore
 from eoslog.checkpoint.standing import SourcePlace, places, position_of, standing
 from eoslog.checkpoint.targets import Target
 from eoslog.commands.session import CommandSession
@@ -26,6 +27,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
@@ -279,6 +281,30 @@ def rebuild_checkpoint(world: "World", name: str) -> None:
         world.ways["rebuilt"] += write_again(world, query)
 
 
+def restore_state(world: "World", name: str) -> None:
+    """A query's checkpoint is lost, and `eoslog checkpoint restore` writes it again, from the topic of
+    state.topic. If the command refuses, the folder comes back."""
+    query = world.queries.get(name)
+    if query is None or "state.topic" not in query.sink or query.token is not None:
+        return
+    world.do_stop(name)
+    folder = query.world.folder / uuid.uuid4().hex
+    try:
+        with world.ground.client() as cluster:
+            runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=ANCHOR)
+            lost = Lost(Sink(str(query.ids[-1])), query.sink["topic"], ANCHOR)
+            done = restore(cluster, runner, lost, str(folder))
+    except NotRestorable as error:
+        if "start this query with a new one" in str(error):
+            query.new_checkpoint("committed")
+        return
+    except (EoslogError, KafkaError):
+        return
+    if done is not None and done.query in query.lineage.queries:
+        world.ways["restored"] += 1
+        query.checkpoint = folder
+
+
 def _begun_beside_a_copy(query: Query, text: str) -> bool:
     """Begin anew where the sink's last batch has ended, if a copy has gone on under another name: the error
     says where."""
@@ -310,7 +336,7 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
         assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
         if _begun_beside_a_copy(query, str(error)):
             return True
-        told = re.search(r"it writes to (\w+), while --topic says", str(error))
+        told = re.search(r"it writes to (\w+), while this one writes", str(error))
         copies = [one for one in world.lineages if one.name.startswith(f"{query.lineage.name}-tried")]
         again = told is not None and topic is None and not copies
         return again and told is not None and write_again(world, query, told.group(1))
@@ -341,5 +367,6 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "edit": edit,
     "undo": take_edit_back,
     "rebuilt": rebuild_checkpoint,
+    "restate": restore_state,
 }
 """The acts, by their names; each gets the world first."""

@@ -25,6 +25,7 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
 from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Open, Transaction, bumped
 from tests.histories.clock import Clock
+from tests.histories.shapes import SAVED
 from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, STRANGER, Entry, Log
 
 ANCHOR = "__consumer_offsets"
@@ -509,6 +510,18 @@ class SimCluster(ModelBroker):
 
         return _by_topic(body, of)
 
+    def _describe_configs(self, body: Message, version: int) -> Message:
+        results = []
+        for asked in body["resources"]:
+            policy = "compact" if asked["resource_name"] == SAVED else "delete"
+            configs = [{"name": "cleanup.policy", "value": policy, "synonyms": []}]
+            results.append({
+                "error_code": 0, "error_message": None, "resource_type": asked["resource_type"],
+                "resource_name": asked["resource_name"],
+                "configs": [one for one in configs if one["name"] in (asked["configuration_keys"] or ())],
+            })  # fmt: skip
+        return {"results": results}
+
     def _offset_delete(self, body: Message, version: int) -> Message:
         group = self.groups.get(body["group_id"], {})
 
@@ -683,7 +696,7 @@ _SERVED = (
     "metadata", "find_coordinator", "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn",
     "produce", "fetch", "list_offsets", "offset_for_leader_epoch", "offset_commit", "offset_fetch",
     "txn_offset_commit", "end_txn", "describe_transactions", "list_transactions", "describe_producers",
-    "write_txn_markers", "delete_groups", "offset_delete",
+    "write_txn_markers", "delete_groups", "offset_delete", "describe_configs",
 )  # fmt: skip
 
 

@@ -2536,3 +2536,45 @@ def test_who_is_rebuilt_beside_a_copy_that_went_on_begins_where_the_last_batch_e
     world = play([*acts, ("restored",), ("fork", "B", "A", False), ("produce", "in", 3), ("run", "A", 1)])
     assert not world.findings, (world.told, world.findings)
     assert ident or world.ways["CheckpointMismatch: rebuild"], world.ways
+
+
+@pytest.mark.parametrize("every", ["1", "2"])
+def test_a_copy_that_was_tried_out_is_not_restored_for_the_query(every: str) -> None:
+    """Its saves are the last ones of the name: what it has read would be missing. The way is walked."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "state": every}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("tried", "A", "out2", 1), ("restate", "A")]
+    world = play([*acts, ("produce", "in", 3), ("run", "A", 1)])
+    assert not world.findings and not world.ways["restored"], (world.told, world.findings)
+    assert "StartsElsewhere" in world.errors, world.told
+
+
+@pytest.mark.parametrize("every", ["1", "2", "3"])
+def test_a_restored_checkpoint_of_a_killed_query_goes_on(every: str) -> None:
+    killed = ("kill", ("spark: before commits", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "state": every}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1), ("produce", "in", 3)]
+    world = play([*acts, ("run", "A", 1, killed), ("restate", "A"), ("produce", "in", 3), ("run", "A", 1)])
+    assert world.ways["restored"] and not world.errors and not world.findings, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("more", [[], [("set", "A", "state.every.batches", "1")]])
+def test_batches_that_run_again_for_the_state_have_the_rows_that_they_had(
+    more: list[tuple[Any, ...]],
+) -> None:
+    """A leader was elected that lacks them, and others stand at their offsets: those would be missing. Who
+    saves every batch from now on compares, too."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "state": "3"}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1), ("keep", "in"), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("cut", "in"), ("produce", "in", 4), ("restate", "A"), *more]
+    world = play(acts)
+    assert world.ways["restored"] and world.errors["RunsDifferently"] and not world.findings, world.findings
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_power_cut_does_not_stop_a_query_that_saves_its_state(batches: int) -> None:
+    """Each save needs Spark's note of the batch before."""
+    killed = ("kill", ("spark: before commits", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "state": "2"}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1), ("produce", "in", 3)]
+    world = play([*acts, ("run", "A", 1, killed), ("blackout", "A", batches), ("forget", True, True, False)])
+    assert not world.errors and not world.findings, (world.told, world.findings)

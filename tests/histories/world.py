@@ -26,11 +26,14 @@ from tests.histories.judge import Finding, Lineage
 from tests.histories.mishaps import MISHAPS
 from tests.histories.processes import Strike
 from tests.histories.query import Query, age, identity, logged
-from tests.histories.shapes import FILES, SINKS, SOURCES, Act
+from tests.histories.shapes import FILES, SAVED, SINKS, SOURCES, Act
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
 
 LOUD = (EoslogError, KafkaError)
+_STATELESS = (
+    ("id", None), ("processing.guarantee", "at_least_once"), ("processing.guarantee", "at_most_once"),
+)  # fmt: skip
 
 
 class World:
@@ -65,7 +68,7 @@ class World:
         self.meddled: set[str] = set()
         """Groups that strangers have moved."""
         self._living: App | None = None
-        for name, partitions in (SOURCES | SINKS | {FILES: 1}).items():
+        for name, partitions in (SOURCES | SINKS | {FILES: 1, SAVED: 1}).items():
             self.cluster.create(name, partitions)
 
     # -- the frame ------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ class World:
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
-        small, ahead."""
+        small, ahead, state (every so many batches the checkpoint is saved)."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -131,7 +134,10 @@ class World:
             source["maxOffsetsPerTrigger"] = most
         if small:
             source["small.batch.max.offsets"] = small
+        every = given.pop("state", None)
         sink = {**self.ground.sink, "topic": out, **given}
+        if every:
+            sink |= {"state.topic": SAVED, "state.every.batches": every}
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
@@ -281,6 +287,8 @@ class World:
         if query is None:
             return
         self.do_stop(name)
+        if "state.topic" in query.sink and (option, value) in _STATELESS:
+            return  # such a query is refused at once
         again = query.lineage.batches or any(n > age(query.checkpoint)[0] for _, n in query.lineage.noted)
         if query.token is not None and option == "topic" and again:
             return  # the same token for another topic is another write (docs/guarantees.md)

@@ -37,7 +37,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         ("tests/checkpoint/test_rebuild.py",),
         Break("rows of a rebuilt batch are not missed", "without_batches", "(*decision.places, *decision.older) if number else decision.older", "decision.older", ("tests/histories/test_kept.py",)),
-        Break("what a copy has decided elsewhere is the query's", "rebuild._check_topic", "not known or lost.topic in known", "True", ("tests/histories/test_kept.py",)),
+        Break("what a copy has decided elsewhere is the query's", "rebuild.written_elsewhere", "not known or lost.topic in known", "True", ("tests/histories/test_kept.py",)),
         Break("a checkpoint is written over another one", "_check_empty", "files or (checkpoint.text('metadata') is not None and checkpoint.query_id() != query)", "False"),
         Break("a rebuild that is taken back loses the plan", "_move_back", "made is not None and made.batch == backup.was", "False"),
         Break("a saved state is left behind", "_check_goes_on", "decision.saved is not None", "False"),

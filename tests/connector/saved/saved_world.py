@@ -9,13 +9,14 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from eoslog.checkpoint.rebuild import Lost
 from eoslog.checkpoint.restore import Restored, restore
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Terms, commit
-from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Empty, Report
 from eoslog.connector.commit.transactional_ids import Sink
@@ -99,7 +100,7 @@ class SavedWorld:
                 self.kafka.admin.delete_records([where])[where].result(30)
 
     def restore(self) -> Restored | None:
-        return restore(self.cluster, self.runner, self.sink, str(self.folder))
+        return restore(self.cluster, self.runner, Lost(self.sink, "", ANCHOR), str(self.folder))
 
     def live(self) -> dict[Key, bytes]:
         """The newest record of each key."""
