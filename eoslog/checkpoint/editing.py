@@ -29,6 +29,7 @@ from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.commit.places import Seen
 from eoslog.connector.sink.noted_rows import seen_of_planned
@@ -186,15 +187,16 @@ def _check_newest(found: Standing) -> None:
 
 
 def _check_not_forgotten(session: CommandSession, found: Standing) -> None:
-    """Raise NotEditable if rows of the planned batch are visible, and the sink has no decision on it any
-    more: an edit would count them as not written."""
+    """Raise NotEditable if the planned batch is decided, as its visible rows or the checkpoint tell, and the
+    sink has no decision on it any more: an edit would count its rows as not written."""
     if found.next_start is not NextStart.REPLAY:
         return
-    seen = seen_of_planned(session.cluster, CheckpointView.of(found.checkpoint), found.decided)
-    if Seen.COMMITTED in seen.values():
+    view, note = CheckpointView.of(found.checkpoint), NotedPlaces.read(found.checkpoint)
+    seen = seen_of_planned(session.cluster, view, found.decided).values()
+    if Seen.COMMITTED in seen or note.says_decided(view.batch, seen):
         raise NotEditable(
-            f"rows of batch {found.next_batch} are visible, and the cluster has forgotten the decision on "
-            "it. Start the query once: it decides the batch again"
+            f"batch {found.next_batch} is decided, and the cluster has forgotten the decision on it. Start "
+            "the query once: it decides the batch again"
         )
 
 

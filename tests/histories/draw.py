@@ -45,6 +45,7 @@ _SHORT = 0.25
 _QUERIES: tuple[dict[str, str], ...] = (
     {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
     {"token": "job"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
+    {"in": "in,in2", "union": "yes"}, {"in": "in,in2", "union": "yes", "id": "x"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
 )  # fmt: skip
 _MOMENTS = (
@@ -53,7 +54,8 @@ _MOMENTS = (
 )  # fmt: skip
 """No kill; decided, and not noted; decided, and some rows are open; not decided."""
 _FORGETTING: tuple[Act, ...] = (
-    ("undo", "A"), ("edit", "A", -1), ("edit", "A", 1), ("fork", "B", "A", True), ("fork", "B", "A", False),
+    ("undo", "A"), ("add", "A", "in2"), ("edit", "A", -1), ("edit", "A", 1),
+    ("fork", "B", "A", True), ("fork", "B", "A", False),
     ("forget", True, True, False), ("forget", False, True, False), ("forget", True, False, False),
     ("forget", True, True, True), ("blackout", "A", 1), ("blackout", "A", 2), ("restore", "A"),
     ("lost", "A", "committed"), ("lost", "A", "latest"), ("rebuilt", "A"), ("restate", "A"),
@@ -70,7 +72,8 @@ def _short(random: Random) -> list[Act]:
     query = random.choice(_QUERIES)
     source = query.get("in", "in").partition(",")[0]
     return [
-        ("query", "A", dict(query)), ("query", "B", {}), ("produce", source, 3), ("run", "A", 1),
+        ("query", "A", dict(query)), ("query", "B", {}), ("produce", source, 3), ("produce", "in2", 2),
+        ("run", "A", 1),
         ("backup", "A"), ("keep", "out"), ("keep", "in"), ("snapshot",), ("produce", source, 3),
         ("run", "A", 1, random.choice(_MOMENTS)),
         *random.choices(_FORGETTING, k=random.choice((2, 3, 3, 4))),
@@ -102,6 +105,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["named"] = "orders"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
+    if given["in"] == "in,in2" and "named" not in given and random.random() < 0.5:
+        given["union"] = "yes"
     stateless = given.get("token") or given.get("processing.guarantee") or given["in"] == FILES
     if not stateless and given["id"] is not None and random.random() < 0.15:
         given["state"] = random.choice(("1", "2", "3"))
@@ -206,6 +211,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
         "rebuilt": ("rebuilt", name),
         "restate": ("restate", name),
+        "add": ("add", name, random.choice(list(SOURCES))),
         "undo": ("undo", name),
     }
     return [choices[draw]]
@@ -217,7 +223,7 @@ _WEIGHTS = (
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
     (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
-    (3, "edit"), (3, "rebuilt"), (3, "restate"), (2, "undo"),
+    (3, "edit"), (3, "rebuilt"), (3, "restate"), (2, "add"), (2, "undo"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]
 
@@ -486,7 +492,7 @@ def _edited(random: Random, names: list[str]) -> list[Act]:
     a, by = random.choice(names), random.choice((-3, -1, 1, 2))
     after: list[Act] = random.choice((
         [("lost", a, random.choice(STARTS))], [("anew", a, "committed")], [("restore", a)],
-        [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))], 
+        [("run", a, 1, _late(random)), ("lost", a, random.choice(STARTS))],
         [("forget", False, True, random.random() < 0.5)], [], [("undo", a)],
         [("undo", a), ("forget", False, True, random.random() < 0.5)],
     ))  # fmt: skip

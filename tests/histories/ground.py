@@ -22,7 +22,7 @@ from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike, machine
 from tests.histories.sim_cluster import SimCluster
 from tests.histories.sim_connection import Network
-from tests.histories.spark import BatchSink, FileStream, Job, Plan, Stream, Told
+from tests.histories.spark import BatchSink, FileStream, Job, Plan, Stream, Told, UnionStream
 from tests.histories.stage import stage
 
 Rows = Callable[[], Iterator[pa.RecordBatch]]
@@ -263,7 +263,8 @@ class SimGround:
 
     def stream(self, plan: Plan, app: Any, told: Told) -> Stream:
         """See Ground."""
-        return (FileStream if plan.files else Stream)(plan, app, self.clock, told)
+        kind = FileStream if plan.files else UnionStream if plan.union else Stream
+        return kind(plan, app, self.clock, told)
 
     def job(self, app: Any, options: dict[str, str]) -> Job:
         """See Ground."""

@@ -19,7 +19,7 @@ class Lineage:
 
     `before`: records that lie before where it began. `tried`: under which guarantees a record was read.
     `done`: records of batches that Spark has noted; `noted`: of each, by its query; `batches`: of those that
-    it has not. `sinks`: ids of the sinks that its batches were given to;
+    it has not. `sinks`: ids of the sinks that its batches were given to; `topics`: those of their rows;
     `names`: each transactional.id and group of theirs; `groups`: those
     of batches that are done; `queries`: Spark's ids of its queries. `again`: a query was started again
     although another one had taken its pipeline over. `may_lack`, `may_double`: records for which somebody has
@@ -34,6 +34,7 @@ class Lineage:
     noted: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     batches: dict[int, set[str]] = field(default_factory=dict)
     sinks: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
     names: set[tuple[str | None, str | None]] = field(default_factory=set)
     groups: set[str | None] = field(default_factory=set)
     unnoted: set[str] = field(default_factory=set)

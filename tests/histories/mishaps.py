@@ -18,10 +18,12 @@ from eoslog.checkpoint.carry_out import carry_out, undo
 from eoslog.checkpoint.command import moved
 from eoslog.checkpoint.edit_numbers import NotEditable, NotRestorable
 from eoslog.checkpoint.editing import editable, uninterrupted
+from eoslog.checkpoint.edits import set_ends
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.restore import restore
 from eoslog.checkpoint.standing import SourcePlace, places, position_of, standing
 from eoslog.checkpoint.targets import Target
+from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
@@ -32,6 +34,7 @@ from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.judge import Lineage
+from tests.histories.offset_log import starting_offsets
 from tests.histories.query import Query, age, identity, logged, newest_in
 from tests.histories.shapes import SINKS
 
@@ -53,6 +56,7 @@ def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
     lineage.before, lineage.began = query.behind(age(query.checkpoint)[0]), True
     world.lineages.append(lineage)
     tried = Query(world, f"{name}-tried", dict(query.source), {**query.sink, "topic": topic}, lineage)
+    tried.union = query.union
     tried.told, tried.source_name, tried.ids = query.told, query.source_name, list(query.ids)
     tried.checkpoint = world.folder / uuid.uuid4().hex
     shutil.copytree(query.checkpoint, tried.checkpoint)
@@ -79,8 +83,8 @@ def leave_out(world: "World", name: str, topic: str) -> None:
     if query is None or query.token is not None or not query.lineage.began:
         return
     topics = query.source["subscribe"].split(",")
-    if len(topics) < 2 or topic not in topics:
-        return
+    if len(topics) < 2 or topic not in topics or query.union:
+        return  # Spark wants all sources of a union
     world.do_stop(name)
     query.source["subscribe"] = ",".join(one for one in topics if one != topic)
     query.source["failOnDataLoss"] = "false"
@@ -158,7 +162,7 @@ def day_with_spark(world: "World", name: str) -> None:
     query = world.queries.get(name)
     if query is None or query.token is not None or query.source_name is not None or not query.lineage.began:
         return
-    if query.left:
+    if query.left or query.union:
         return  # Spark's connector asks nobody whether another query has taken over
     world.do_stop(name)
     completed, planned = age(query.checkpoint)
@@ -211,6 +215,33 @@ def edit(world: "World", name: str, by: int) -> None:
         if lineage is query.lineage or sink in lineage.sinks:
             lineage.may_double |= stood - stands
             lineage.may_lack |= stands - stood
+
+
+def add_topic(world: "World", name: str, topic: str) -> None:
+    """`eoslog checkpoint add-topic`, from the topic's beginning; then the query's options name it."""
+    query = world.queries.get(name)
+    if query is None or query.token is not None or query.reads_files or query.union or query.left:
+        return
+    alone = sum(other.lineage is query.lineage for other in world.queries.values()) == 1
+    if not alone or query.at_work or not query.lineage.began or not query.checkpoint.exists():
+        return
+    if topic in query.lineage.topic.split(",") or query.source["subscribe"] != query.lineage.topic:
+        return
+    world.do_stop(name)
+    try:
+        with world.ground.client() as cluster:
+            found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint))
+            info, last = cluster.describe(topic), places(position_of(found))
+            first = list_offsets(
+                cluster, {(topic, number): EARLIEST for number in info.leaders}, committed=True
+            )
+            new = {(0, *where): at for where, at in first.items()}
+            ids = {} if info.topic_id is None else {topic: info.topic_id}
+            carry_out(cluster, found, set_ends(found, "add-topic", {**last, **new}, ids))
+    except (EoslogError, KafkaError):
+        return
+    world.ways["added"] += 1
+    query.lineage.topic = query.source["subscribe"] = f"{query.lineage.topic},{topic}"
 
 
 def take_edit_back(world: "World", name: str) -> None:
@@ -309,10 +340,10 @@ def _begun_beside_a_copy(query: Query, text: str) -> bool:
     """Begin anew where the sink's last batch has ended, if a copy has gone on under another name: the error
     says where."""
     name = re.search(r"its query has gone on with transactional\.id=(\S+) since", text)
-    told = re.search(r"with a new checkpoint, and startingOffsets=(\{.*\}), where batch \d+", text)
+    told = re.search(r"with a new checkpoint, and (startingOffsets=\{.*\}.*), where batch \d+", text)
     if name is None or told is None or name.group(1) in query.lineage.sinks or query.token is not None:
         return False
-    query.new_checkpoint(told.group(1))
+    query.new_checkpoint(starting_offsets(told.group(1)))
     return True
 
 
@@ -366,6 +397,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "lost": lose_checkpoint,
     "edit": edit,
     "undo": take_edit_back,
+    "add": add_topic,
     "rebuilt": rebuild_checkpoint,
     "restate": restore_state,
 }

@@ -1,9 +1,12 @@
-"""Spark's offset log of a query with one source; version 2: that of queries whose sources have names."""
+"""Spark's offset log; version 2: that of queries whose sources have names."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
+
+VOID = "-"
+"""In place of a source's offsets: it has none."""
 
 
 def newest(log: Path) -> int | None:
@@ -27,12 +30,28 @@ def is_in(logged: str, name: str | None) -> bool:
     return name is None or logged.splitlines()[2].startswith(f"{name}:")
 
 
+def ends_of(logged: str) -> list[dict[str, Any] | None]:
+    """Each source's offsets in a file of the offset log. None: it has none yet."""
+    lines = (re.sub(r"^\w+:", "", line) for line in logged.splitlines()[2:])
+    return [None if line == VOID else json.loads(line) for line in lines]
+
+
 def offsets_of(logged: str) -> dict[str, Any]:
-    """The source's offsets in a file of the offset log."""
-    found: dict[str, Any] = json.loads(re.sub(r"^\w+:", "", logged.splitlines()[2]))
+    """The offsets of all sources in a file of the offset log; they read different topics."""
+    found: dict[str, Any] = {}
+    for end in ends_of(logged):
+        found |= end or {}
     return found
 
 
 def files_in(entry: Path) -> list[str]:
     """The files that an entry of a file source's own log names."""
     return [str(json.loads(line)["path"]) for line in entry.read_text().splitlines()[1:]]
+
+
+def starting_offsets(text: str) -> str:
+    """What a text says for startingOffsets of each source, together."""
+    found: dict[str, dict[str, int]] = {}
+    for told in re.finditer(r"startingOffsets=(?=\{)", text):
+        found |= json.JSONDecoder().raw_decode(text, told.end())[0]
+    return json.dumps(found)

@@ -32,6 +32,8 @@ class Query:
     told: bool = True
     token: str | None = None
     source_name: str | None = None
+    union: bool = False
+    """Each of its topics has a source of its own."""
     ahead: bool = False
     """Small batches are read as soon as their end is known."""
     said: str | None = None
@@ -170,6 +172,8 @@ class Query:
     def line(self, batch: int) -> str | None:
         """What the checkpoint has for a batch."""
         path = self.checkpoint / "offsets" / str(batch)
+        if path.exists() and self.union:
+            return json.dumps(offsets_of(path.read_text()))
         return path.read_text().splitlines()[-1] if path.exists() else None
 
     def behind(self, batch: int) -> set[str]:

@@ -24,7 +24,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
 from tests.histories.clock import Clock
-from tests.histories.offset_log import files_in, is_in, newest, offsets_of, source_name
+from tests.histories.offset_log import ends_of, files_in, is_in, newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
 from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
@@ -78,7 +78,7 @@ class Plan:
     `source_name`: that of readStream.name(), which makes the offset log's version 2. `ahead`: small batches
     are read as soon as their end is known, else when their rows are wanted. `files`: the query reads these
     with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
-    writes nothing in these batches.
+    writes nothing in these batches. `union`: each of its topics has a source of its own.
     """
 
     checkpoint: Path
@@ -92,6 +92,7 @@ class Plan:
     ahead: bool = False
     files: Callable[[], list[str]] | None = None
     left_out: Collection[int] = ()
+    union: bool = False
 
 
 @dataclass
@@ -337,6 +338,95 @@ class FileStream(Stream):
 
     def _logs(self, name: str) -> Path:
         return self.plan.checkpoint / name
+
+
+class UnionStream(Stream):
+    """A run of a query with a source for each topic, and their union. Each end is a list, a source each."""
+
+    def __init__(self, plan: Plan, app: Application, clock: Clock, told: Told | None = None) -> None:
+        super().__init__(plan, app, clock, told)
+        self.readers: list[StreamReader] = []
+        for topic in plan.source["subscribe"].split(","):
+            starting = of_topic(plan.source["startingOffsets"], topic)
+            with app.source.runs():
+                made = plan.kind({**plan.source, "subscribe": topic, "startingOffsets": starting})
+                reader = made.streamReader(made.schema())
+            assert isinstance(reader, StreamReader)
+            reader._small._thread = Reads(at_once=plan.ahead)  # type: ignore[assignment]
+            self.readers.append(reader)
+
+    @property
+    def began(self) -> dict[str, dict[str, int]]:
+        """Where it began, if this run began it."""
+        return {topic: ends for reader in self.readers for topic, ends in (reader._began or {}).items()}
+
+    def _populate(self) -> None:
+        self._begun = True
+        if self.until_now:
+            with self.app.source.runs():
+                for reader in self.readers:
+                    reader.prepareForTriggerAvailableNow()
+        planned, completed = (newest(self.plan.checkpoint / log) for log in ("offsets", "commits"))
+        if planned is None:
+            return
+        before = self._ends(planned - 1) if planned else None
+        if completed == planned:
+            self._next, self._committed = planned + 1, self._ends(planned)
+        else:
+            self._committed, self._batch = before, Batch(planned, before, self._ends(planned))
+
+    def _construct(self) -> bool:
+        stood: list[Any] = self._committed or [None] * len(self.readers)  # type: ignore[assignment]
+        ends: list[Any] = []
+        with self.app.source.runs():
+            for reader, start in zip(self.readers, stood, strict=True):
+                begin = reader.initialOffset() if start is None else start
+                end = _json(reader.latestOffset(_json(begin), reader.getDefaultReadLimit()))
+                reader.reportLatestOffset()
+                ends.append(end)
+        if self._committed is not None and ends == stood:
+            return False
+        self._step("before offsets")
+        settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
+        _add(
+            self.plan.checkpoint / "offsets" / str(self._next),
+            "\n".join(["v1", settings, *map(json.dumps, ends)]),
+        )
+        self.told.planned(self._next)
+        self._step("after offsets")
+        if self._next:
+            with self.app.source.runs():
+                for reader, start in zip(self.readers, stood, strict=True):
+                    reader.commit(start or {})
+        self._batch = Batch(self._next, self._committed, ends)  # type: ignore[arg-type]
+        return True
+
+    def _begins(self, batch: Batch) -> Any:
+        stood: list[Any] = batch.begin or [None] * len(self.readers)  # type: ignore[assignment]
+        pairs = zip(self.readers, stood, strict=True)
+        return [_json(reader.initialOffset()) if start is None else start for reader, start in pairs]
+
+    def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
+        rows: list[Callable[[], Rows]] = []
+        for reader, first, last in zip(self.readers, begin, end, strict=True):
+            if last is not None and first != last:
+                self.reader = reader
+                rows += super()._planned(number, first, last)
+        return rows
+
+    def _ends(self, number: int) -> Any:
+        path = self.plan.checkpoint / "offsets" / str(number)
+        return ends_of(path.read_text()) if path.exists() else None
+
+
+def of_topic(starting: str, topic: str) -> str:
+    """startingOffsets of a source that reads one of the topics."""
+    if not starting.startswith("{"):
+        return starting
+    given = json.loads(starting)
+    own = {key: ends for key, ends in given.items() if key == topic or topic in key.split(":")[1:2]}
+    rest = {key: ends for key, ends in given.items() if key.startswith("cluster-id:")}
+    return json.dumps(own | rest)
 
 
 # -- a job that writes --------------------------------------------------------------------------

@@ -2578,3 +2578,25 @@ def test_a_power_cut_does_not_stop_a_query_that_saves_its_state(batches: int) ->
     acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1), ("produce", "in", 3)]
     world = play([*acts, ("run", "A", 1, killed), ("blackout", "A", batches), ("forget", True, True, False)])
     assert not world.errors and not world.findings, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("act", ["restate", "rebuilt"])
+def test_what_is_known_to_be_decided_is_not_edited_when_its_rows_are_gone(act: str) -> None:
+    """Nothing is visible, and the checkpoint knows the batch: the edit would have it written again."""
+    killed = ("kill", ("spark: before commits", 1))
+    query = {"id": "x", "state": "1"} if act == "restate" else {"id": "x"}
+    acts: list[tuple[Any, ...]] = [("query", "A", query), ("produce", "in", 3), ("run", "A", 1)]
+    acts += [("produce", "in", 3), ("run", "A", 1, killed), (act, "A"), ("forget", True, True, True)]
+    world = play([*acts, ("edit", "A", -1)])
+    assert not world.findings, world.findings
+
+
+def test_a_union_goes_on_where_its_sources_have_ended() -> None:
+    """Each source has a line of its own in the offset log."""
+    killed = ("kill", ("spark: before commits", 1))
+    query = {"id": "x", "in": "in,in2", "union": "yes"}
+    acts: list[tuple[Any, ...]] = [("query", "A", query), ("produce", "in", 3), ("run", "A", 1)]
+    acts += [("produce", "in2", 3), ("run", "A", 1), ("produce", "in", 3), ("produce", "in2", 3)]
+    acts += [("run", "A", 1, killed), ("rebuilt", "A"), ("run", "A", 1), ("anew", "A", "committed")]
+    world = play(acts)
+    assert world.ways["rebuilt"] and not world.errors and not world.findings, (world.told, world.findings)

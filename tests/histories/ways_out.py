@@ -18,9 +18,11 @@ from eoslog.checkpoint.targets import Target
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.spark_logs import source_position
+from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.histories import judge, mishaps
+from tests.histories.offset_log import starting_offsets
 from tests.histories.query import age, logged
 from tests.histories.shapes import SINKS, SOURCES
 
@@ -198,10 +200,10 @@ def _weaker(world: "World", query: "Query", text: str) -> bool:
 
 
 def _went_here(world: "World", query: "Query", text: str) -> bool:
-    """Whether the rows of the other copy of a checkpoint are in a topic of the query's."""
+    """Whether the rows of the other copy of a checkpoint are in a topic of the query's, or of its past."""
     told = re.search(r"its rows went to ([\w, ]+)\.", text)
     topics = [] if told is None else told.group(1).split(", ")
-    if query.sink["topic"] in topics:
+    if {query.sink["topic"], *query.lineage.topics} & {*topics}:
         return True
     return any(row.startswith(f"{query.lineage.name}:") for row in judge.seen(world.cluster, topics))
 
@@ -285,11 +287,11 @@ def _back(world: "World", query: "Query", text: str) -> bool:
 
 def _exact(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint where the sink's last batch ended, which the error tells."""
-    told = re.search(r"another new checkpoint and startingOffsets=(\{.*\}), to go on where", text)
+    told = re.search(r"another new checkpoint and (startingOffsets=\{.*\}.*), to go on where", text)
     last = re.search(r"batch \d+ of query ([\w-]+)", text)
     if told is None or query.token is not None or last is None or last.group(1) not in query.lineage.queries:
         return False
-    query.new_checkpoint(told.group(1))
+    query.new_checkpoint(starting_offsets(told.group(1)))
     return True
 
 
@@ -467,6 +469,18 @@ def _leave_out(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _same_topics(world: "World", query: "Query", text: str) -> bool:
+    """Topics that startingOffsets does not name, from their beginning; without those that are not read."""
+    starting, topics = query.source["startingOffsets"], query.source["subscribe"].split(",")
+    if not starting.startswith("{"):
+        return False
+    given = {key: ends for key, ends in json.loads(starting).items() if ":" in key or key in topics}
+    for topic in (one for one in topics if one not in given):
+        given[topic] = {str(n): EARLIEST for n in range(world.cluster.partitions(topic))}
+    query.source["startingOffsets"] = json.dumps(given)
+    return True
+
+
 def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, or where the brokers' older copy stands."""
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
@@ -626,6 +640,7 @@ _WAYS = (
     (r"eoslog checkpoint rebuild", _rebuild),
     (r"eoslog checkpoint rewind --to", _rewound),
     (r"name these topics as before", _named_as_before),
+    (r"must name the same topics; they differ", _same_topics),
     (r"startingOffsets=committed", _committed),
     (r"to go on where that batch ended", _exact),
     (r"if these batches had one of them, else", _line),

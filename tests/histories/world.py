@@ -122,7 +122,7 @@ class World:
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
-        small, ahead, state (every so many batches the checkpoint is saved)."""
+        small, ahead, state (every so many batches the checkpoint is saved), union."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -134,13 +134,14 @@ class World:
             source["maxOffsetsPerTrigger"] = most
         if small:
             source["small.batch.max.offsets"] = small
-        every = given.pop("state", None)
+        every, union = given.pop("state", None), given.pop("union", "no") == "yes"
         sink = {**self.ground.sink, "topic": out, **given}
         if every:
             sink |= {"state.topic": SAVED, "state.every.batches": every}
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
+        query.union = union
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -217,6 +218,7 @@ class World:
         if query.lineage is not before.lineage and not query.left:
             query.lineage.live = False
         query.lineage, query.token, query.told = before.lineage, None, before.told
+        query.union = before.union
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
@@ -248,7 +250,7 @@ class World:
             None,
             before.told,
         )
-        query.ids = list(before.ids)
+        query.ids, query.union = list(before.ids), before.union
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
@@ -579,7 +581,7 @@ class World:
 
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
-        plan.ahead, plan.left_out = query.ahead, frozenset(query.left_out)
+        plan.ahead, plan.left_out, plan.union = query.ahead, frozenset(query.left_out), query.union
         if query.reads_files:
             plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:
@@ -598,6 +600,7 @@ class World:
         def planned(batch: int) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
             lineage.queries.add(stream.query_id)
+            lineage.topics.add(plan.sink["topic"])
             lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
             if plan.token is not None:
                 name = plan.sink.get("transactional.id") or "eoslog-write"

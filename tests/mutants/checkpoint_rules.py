@@ -149,7 +149,11 @@ MUTANTS: list[Mutant] = [
         Break("names may be used", "check_free", "group is not None", "False"),
     ),
     *mutants_of(MOVE, Break("a move is taken back under the old query", "has_gone_on", "standing.sink is None or backup.cluster is not None", "standing.sink is None")),
-    *mutants_of(("tests/histories/test_kept.py",), Break("what is written and forgotten is edited", "editable", "_check_not_forgotten(session, found)", "pass")),
+    *mutants_of(
+        ("tests/histories/test_kept.py",),
+        Break("what is written and forgotten is edited", "editable", "_check_not_forgotten(session, found)", "pass"),
+        Break("what is known to be decided is edited", "_check_not_forgotten", "note.says_decided(view.batch, seen)", "False"),
+    ),
     *mutants_of(("tests/histories/test_kept.py",), Break("a rebuilt batch has no places", "carry_out.carry_out", "_note_decided(standing, backup.becomes)", "pass")),
     *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
     *mutants_of(MOVE, Break("the sink's note stays on the new cluster", "undo", "standing.checkpoint.note(NOTED_SINK, backup.note)", "pass")),

@@ -243,7 +243,8 @@ def test_what_takes_over_can_be_restored_at_once(both: Both, left: bool) -> None
     files = {str(path.relative_to(both.place)): path.read_text() for path in paths}
     shutil.rmtree(both.place)
     at = [str(both.place), "--bootstrap-server", both.kafka.bootstrap]
-    done = CliRunner().invoke(main, ["checkpoint", "restore", *at, "--transactional-id", both.old.id])
+    named = ["--transactional-id", both.old.id, "--topic", both.topic]
+    done = CliRunner().invoke(main, ["checkpoint", "restore", *at, *named])
     assert done.exit_code == 0 and f"goes on after batch {both.done - 1}" in done.output, done.output
     note = "eoslog/sink"
     assert (both.place / note).read_text() == files[note] and both.old.id in files[note]
