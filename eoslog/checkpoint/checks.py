@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eoslog.checkpoint.backups import interrupted
-from eoslog.checkpoint.standing import Standing
+from eoslog.checkpoint.standing import NextStart, Standing
 from eoslog.client.admin.topics import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
@@ -20,6 +20,7 @@ from eoslog.connector.checkpoint.start_facts import StartFacts
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import find_lost
+from eoslog.connector.commit.places import Seen
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
@@ -54,7 +55,19 @@ def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list
 def says(cluster: Cluster, standing: Standing) -> str:
     """What the next start will do first, or what will stop it. Raises KafkaError, EoslogError."""
     found = [*_unfinished(standing), *stops(cluster, standing), *_lost(cluster, standing)]
-    return f"stop: {found[0]}" if found else standing.next_start.value
+    if found:
+        return f"stop: {found[0]}"
+    return (NextStart.DECIDE_AGAIN if is_forgotten(cluster, standing) else standing.next_start).value
+
+
+def is_forgotten(cluster: Cluster, standing: Standing) -> bool:
+    """Whether the planned batch is decided, as its visible rows or the checkpoint tell, and the sink has no
+    decision on it any more."""
+    if standing.next_start is not NextStart.REPLAY:
+        return False
+    view, note = CheckpointView.of(standing.checkpoint), NotedPlaces.read(standing.checkpoint)
+    seen = seen_of_planned(cluster, view, standing.decided).values()
+    return Seen.COMMITTED in seen or note.says_decided(view.batch, seen)
 
 
 def _unfinished(standing: Standing) -> Iterator[str]:

@@ -10,12 +10,11 @@ import click
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import Backup, interrupted, newest_backup
-from eoslog.checkpoint.checks import stops
+from eoslog.checkpoint.checks import is_forgotten, stops
 from eoslog.checkpoint.compare import Effect, Fate, Stretch, effect_of, stretches
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit
 from eoslog.checkpoint.standing import (
-    NextStart,
     SourcePlace,
     Standing,
     check_rests,
@@ -28,11 +27,7 @@ from eoslog.checkpoint.targets import LogBounds
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
-from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.commit.faults import RowsGone
-from eoslog.connector.commit.places import Seen
-from eoslog.connector.sink.noted_rows import seen_of_planned
 
 COLUMNS = ["source", "topic", "partition", "from", "to", "group", "end", "lag"]
 
@@ -187,13 +182,9 @@ def _check_newest(found: Standing) -> None:
 
 
 def _check_not_forgotten(session: CommandSession, found: Standing) -> None:
-    """Raise NotEditable if the planned batch is decided, as its visible rows or the checkpoint tell, and the
-    sink has no decision on it any more: an edit would count its rows as not written."""
-    if found.next_start is not NextStart.REPLAY:
-        return
-    view, note = CheckpointView.of(found.checkpoint), NotedPlaces.read(found.checkpoint)
-    seen = seen_of_planned(session.cluster, view, found.decided).values()
-    if Seen.COMMITTED in seen or note.says_decided(view.batch, seen):
+    """Raise NotEditable if the planned batch is decided and that is forgotten: an edit would count its rows
+    as not written."""
+    if is_forgotten(session.cluster, found):
         raise NotEditable(
             f"batch {found.next_batch} is decided, and the cluster has forgotten the decision on it. Start "
             "the query once: it decides the batch again"

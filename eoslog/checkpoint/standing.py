@@ -53,6 +53,10 @@ class NextStart(Enum):
     FINISH = (
         "finish: the newest batch is decided; it runs again, and its rows are dropped, as they are written"
     )
+    DECIDE_AGAIN = (
+        "decide again: the newest batch is decided, and the cluster has forgotten that; it runs again, and "
+        "its rows are dropped"
+    )
     GO_ON = "go on: the newest batch is done; a new one is planned"
     RUN_AGAIN = (
         "run again: the newest batch is not noted as done, and whether its rows are written is not known"

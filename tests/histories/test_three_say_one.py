@@ -40,11 +40,20 @@ class Watching(World):
     def trigger(self, query: Query, strike: Any, *, until_now: bool = False) -> bool:
         fresh = query.run is None and query.token is None and age(query.checkpoint)[1] >= 0
         before, then = self._asked(query) if fresh else None, age(query.checkpoint)
+        decided = self._decided_again
         went = super().trigger(query, strike, until_now=until_now)
         began = query.error is not None or age(query.checkpoint) != then  # else there was nothing to write
         if before is not None and strike is None and began:
             self._compare(query, *before)
+            again, shown = self._decided_again > decided, before[0]
+            if query.error is None and shown.startswith("replay" if again else "decide again"):
+                self.said.append(f"show says {shown[:80]!r}, and the start decided again: {again}")
         return went
+
+    @property
+    def _decided_again(self) -> int:
+        """How many batches starts have decided again that the cluster had forgotten."""
+        return sum(count for text, count in self.warned.items() if "is decided again" in text)
 
     def _asked(self, query: Query) -> tuple[str, list[str]] | None:
         client = sink_options({**query.sink}, stream=True).client

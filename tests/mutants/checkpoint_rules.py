@@ -152,7 +152,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         ("tests/histories/test_kept.py",),
         Break("what is written and forgotten is edited", "editable", "_check_not_forgotten(session, found)", "pass"),
-        Break("what is known to be decided is edited", "_check_not_forgotten", "note.says_decided(view.batch, seen)", "False"),
+        Break("what is known to be decided is edited", "is_forgotten", "note.says_decided(view.batch, seen)", "False"),
     ),
     *mutants_of(("tests/histories/test_kept.py",), Break("a rebuilt batch has no places", "carry_out.carry_out", "_note_decided(standing, backup.becomes)", "pass")),
     *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
