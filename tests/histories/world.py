@@ -136,6 +136,8 @@ class World:
             source["small.batch.max.offsets"] = small
         every, union = given.pop("state", None), given.pop("union", "no") == "yes"
         sink = {**self.ground.sink, "topic": out, **given}
+        if every and topic == FILES:
+            every = "1"  # batches between two saves could not be planned again
         if every:
             sink |= {"state.topic": SAVED, "state.every.batches": every}
         if token:

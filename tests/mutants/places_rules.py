@@ -224,6 +224,7 @@ MUTANTS: list[Mutant] = [
             "from eoslog.connector.checkpoint.start_facts import RowsFound\nrows = RowsFound()",
         ),
         Break("check knows no lost rows", "problems", "[*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]", "[*found, *_lost(cluster, standing)]"),
-        Break("show does what it always does", "says", "f'stop: {found[0]}' if found else standing.next_start.value", "f'stop: {found[0]}' if False else standing.next_start.value"),
+        Break("show does what it always does", "says", "if found:\n    return f'stop: {found[0]}'", "if False:\n    return f'stop: {found[0]}'"),
+        Break("show says that rows are written which are", "says", "is_forgotten(cluster, standing)", "False", ("tests/histories/test_three_say_one.py",)),
     ),
 ]
