@@ -216,14 +216,14 @@ def check_forgotten(
     seen: Mapping[Place, Seen],
     accepted: Collection[str],
     noted: Batch | None = None,
-    topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
 ) -> bool:
     """Whether a planned batch is decided that the sink knows nothing of, and whose rows may be in the log:
     all or none of its transactions must be committed. What was removed from the log tells nothing, nor does a
     topic of another id: it was made anew, or is another cluster's. `seen`: what the log shows at the places
     of its rows. `noted`: the batch as an earlier run was about to decide it. `topics`: where the query
-    writes, if it may be a copy in another folder. Raises DecisionGone, CheckpointCopied unless that is
-    accepted."""
+    writes, if it may be a copy in another folder; empty: where its rows say. Raises DecisionGone,
+    CheckpointCopied unless that is accepted."""
     by_writer = ended(seen)
     how = set(by_writer.values())
     written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
@@ -264,17 +264,19 @@ def check_forgotten(
             "publish the rest yourself before. If they have none, set "
             f"{to_accept(missing, accepted)}, and they are written again"
         )
-    elsewhere = sorted({place.topic for place, one in seen.items() if one is Seen.COMMITTED} - {*topics})
-    if topics and elsewhere and missing not in accepted:
+    visible = {place.topic for place, one in seen.items() if one is Seen.COMMITTED}
+    elsewhere = [] if topics is None else sorted(visible - {*topics})
+    if elsewhere and missing not in accepted:
+        where = ", ".join(sorted(topics or ())) or "topics that its rows name"
         raise CheckpointCopied(
             f"sink {sink}: rows of {batch} are visible in {', '.join(elsewhere)}, and this query writes to "
-            f"{', '.join(sorted(topics))}: this checkpoint is a copy, or was moved, and the cluster has "
-            "forgotten the decision. Nothing was written. If both copies are to go on, make this one a query "
-            "of its own (eoslog checkpoint fork), and to write these rows here, too, set "
+            f"{where}: this checkpoint is a copy, or was moved, and the cluster has forgotten the decision. "
+            "Nothing was written. If both copies are to go on, make this one a query of its own (eoslog "
+            "checkpoint fork), and to write these rows here, too, set "
             f"{to_accept(missing, accepted)}. If the query was moved, and goes on behind them, set "
             f"{to_accept(written, accepted)}"
         )
-    return how == {Seen.COMMITTED} and not (topics and elsewhere)
+    return how == {Seen.COMMITTED} and not elsewhere
 
 
 def others_batches(completed: Completed) -> str:

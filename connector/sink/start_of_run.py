@@ -217,8 +217,8 @@ class StartOfRun:
         at the places of its rows. Raises DecisionGone, CheckpointOlder, CheckpointCopied."""
         view, starts, accepted = self._view, self.known_starts, self._options.accepted
         note = NotedPlaces.read(view.checkpoint)
-        noted, topics = note.as_noted(view.batch), starts.topics if note.is_copied_to(starts.place) else ()
-        is_here = not topics or {place.topic for place in seen} <= {*topics}
+        noted, topics = note.as_noted(view.batch), starts.topics if note.is_copied_to(starts.place) else None
+        is_here = topics is None or {place.topic for place in seen} <= {*topics}
         if is_here and note.says_decided(view.batch, seen.values()):
             return True
         if not seen or not check_forgotten(sink.id, view.batch, seen, accepted, noted, topics):

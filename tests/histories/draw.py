@@ -45,7 +45,8 @@ _SHORT = 0.25
 _QUERIES: tuple[dict[str, str], ...] = (
     {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
     {"token": "job"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
-    {"in": "in,in2", "union": "yes"}, {"in": "in,in2", "union": "yes", "id": "x"},
+    {"rows": "yes"}, {"rows": "yes", "id": "x"}, {"in": "in,in2", "union": "yes"},
+    {"in": "in,in2", "union": "yes", "id": "x"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
 )  # fmt: skip
 _MOMENTS = (
@@ -105,6 +106,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["named"] = "orders"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
+    if random.random() < 0.1 and not given.get("token"):
+        given["rows"] = "yes"
     if given["in"] == "in,in2" and "named" not in given and random.random() < 0.5:
         given["union"] = "yes"
     stateless = given.get("token") or given.get("processing.guarantee") or given["in"] == FILES

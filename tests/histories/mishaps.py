@@ -56,7 +56,7 @@ def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
     lineage.before, lineage.began = query.behind(age(query.checkpoint)[0]), True
     world.lineages.append(lineage)
     tried = Query(world, f"{name}-tried", dict(query.source), {**query.sink, "topic": topic}, lineage)
-    tried.union = query.union
+    tried.union, tried.by_rows = query.union, query.by_rows
     tried.told, tried.source_name, tried.ids = query.told, query.source_name, list(query.ids)
     tried.checkpoint = world.folder / uuid.uuid4().hex
     shutil.copytree(query.checkpoint, tried.checkpoint)
@@ -323,7 +323,7 @@ def restore_state(world: "World", name: str) -> None:
     try:
         with world.ground.client() as cluster:
             runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=ANCHOR)
-            lost = Lost(Sink(str(query.ids[-1])), query.sink["topic"], ANCHOR)
+            lost = Lost(Sink(str(query.ids[-1])), query.topic_option, ANCHOR)
             done = restore(cluster, runner, lost, str(folder))
     except NotRestorable as error:
         if "start this query with a new one" in str(error):
@@ -333,6 +333,7 @@ def restore_state(world: "World", name: str) -> None:
         return
     if done is not None and done.query in query.lineage.queries:
         world.ways["restored"] += 1
+        query.not_told_from_copies()
         query.checkpoint = folder
 
 
@@ -352,7 +353,7 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
     that it has told."""
     sink = query.ids[-1] or str(json.loads(identity(query.checkpoint) or '{"id":"-"}')["id"])
     folder = query.world.folder / uuid.uuid4().hex
-    lost, at = Lost(Sink(sink), topic or query.sink["topic"], ANCHOR), Checkpoint.at(str(folder))
+    lost, at = Lost(Sink(sink), topic or query.topic_option, ANCHOR), Checkpoint.at(str(folder))
     try:
         with world.ground.client() as cluster:
             whole = without_batches(cluster, at, lost)
@@ -373,6 +374,7 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
         return again and told is not None and write_again(world, query, told.group(1))
     except (EoslogError, KafkaError):
         return False
+    query.not_told_from_copies()
     query.lineage.may_double |= query.lineage.unnoted  # of Spark's own connector no decision tells
     query.lineage.began = True  # whatever a power cut has taken
     query.checkpoint = folder

@@ -34,6 +34,8 @@ class Query:
     source_name: str | None = None
     union: bool = False
     """Each of its topics has a source of its own."""
+    by_rows: bool = False
+    """Its rows name the topic."""
     ahead: bool = False
     """Small batches are read as soon as their end is known."""
     said: str | None = None
@@ -75,6 +77,11 @@ class Query:
         return self.ids[-1], self.sink.get("kafka.group.id")
 
     @property
+    def topic_option(self) -> str:
+        """The option topic of the sink; "": it has none."""
+        return "" if self.by_rows else self.sink["topic"]
+
+    @property
     def has_group(self) -> bool:
         """Whether startingOffsets=committed has a group: one that is given, or that of its transactional.id,
         to which exactly_once commits."""
@@ -96,8 +103,15 @@ class Query:
             if "transactional.id" in self.source:
                 self.source["transactional.id"] = value
 
+    def not_told_from_copies(self) -> None:
+        """Its checkpoint is lost, and its rows name the topic: copies that were tried out look like it
+        (docs/limits.md)."""
+        copies = [one for one in self.world.lineages if one.name.startswith(f"{self.lineage.name}-tried")]
+        self.lineage.may_lack |= {uid for one in copies for uid in one.tried if self.by_rows}
+
     def new_checkpoint(self, starting: str) -> None:
         """The same pipeline on a checkpoint that is new."""
+        self.not_told_from_copies()
         self.before = self.newest
         self.former_sinks.add(self._noted_sink)
         self.checkpoint = self.world.folder / uuid.uuid4().hex

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
@@ -32,6 +32,7 @@ from tests.histories.sim_connection import Killed
 logger = logging.getLogger("eoslog.histories")
 
 SCHEMA = StructType([StructField("value", BinaryType())])
+_NAMING = StructType([*SCHEMA.fields, StructField("topic", StringType())])
 TASK_KILL_SECONDS = 2.0
 """spark.python.task.killTimeout."""
 
@@ -79,6 +80,7 @@ class Plan:
     are read as soon as their end is known, else when their rows are wanted. `files`: the query reads these
     with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
     writes nothing in these batches. `union`: each of its topics has a source of its own.
+    `by_rows`: the rows name the topic, and the sink has no such option.
     """
 
     checkpoint: Path
@@ -93,6 +95,7 @@ class Plan:
     files: Callable[[], list[str]] | None = None
     left_out: Collection[int] = ()
     union: bool = False
+    by_rows: bool = False
 
 
 @dataclass
@@ -231,14 +234,13 @@ class Stream:
             within = (self.query_id, batch.number, self.run_id)
             Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind, within)).run(rows)
         else:
-            options = dict(self.plan.sink)
+            options, schema = dict(self.plan.sink), SCHEMA
             if self.plan.told:
                 options["checkpointLocation"] = str(self.plan.checkpoint)
-            Job(
-                self.app,
-                self.clock,
-                StreamSink(self.app, options, self.plan.kind, self.query_id, batch.number),
-            ).run(rows)
+            if self.plan.by_rows:
+                rows, schema = _named(rows, options.pop("topic")), _NAMING
+            to = StreamSink(self.app, options, self.plan.kind, self.query_id, batch.number, schema)
+            Job(self.app, self.clock, to).run(rows)
         self._step("before commits")
         _add(self.plan.checkpoint / "commits" / str(batch.number), 'v1\n{"nextBatchWatermarkMs":0}')
         self.told.completed(batch.number)
@@ -432,28 +434,46 @@ def of_topic(starting: str, topic: str) -> str:
 # -- a job that writes --------------------------------------------------------------------------
 
 
+def _named(rows: Sequence[Callable[[], Rows]], topic: str) -> list[Callable[[], Rows]]:
+    """Each task's rows, which name the topic."""
+
+    def naming(read: Callable[[], Rows]) -> Callable[[], Rows]:
+        return lambda: (
+            batch.append_column("topic", pa.array([topic] * batch.num_rows, pa.string())) for batch in read()
+        )
+
+    return [naming(read) for read in rows]
+
+
 class StreamSink:
     """The writer of a micro-batch, as Spark makes it: one for the tasks, another one for commit or abort."""
 
     def __init__(
-        self, app: Application, options: dict[str, str], kind: type[EoslogDataSource], query: str, batch: int
+        self,
+        app: Application,
+        options: dict[str, str],
+        kind: type[EoslogDataSource],
+        query: str,
+        batch: int,
+        schema: StructType = SCHEMA,
     ) -> None:
         self.app, self.options, self.kind, self.query, self.batch = app, options, kind, query, batch
+        self.schema = schema
 
     def plan(self) -> bytes:
         with self.app.planner(self.batch).runs():
-            return pickle.dumps(self.kind(self.options).streamWriter(SCHEMA, False))
+            return pickle.dumps(self.kind(self.options).streamWriter(self.schema, False))
 
     def context(self, partition: int) -> TaskContext:
         return TaskContext(partition, self.query, self.batch)
 
     def commit(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with self.app.committer.runs():
-            self.kind(self.options).streamWriter(SCHEMA, False).commit(messages, self.batch)
+            self.kind(self.options).streamWriter(self.schema, False).commit(messages, self.batch)
 
     def abort(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with Worker(self.app, "abort").runs():
-            self.kind(self.options).streamWriter(SCHEMA, False).abort(messages, self.batch)
+            self.kind(self.options).streamWriter(self.schema, False).abort(messages, self.batch)
 
 
 class BatchSink:

@@ -2600,3 +2600,27 @@ def test_a_union_goes_on_where_its_sources_have_ended() -> None:
     acts += [("run", "A", 1, killed), ("rebuilt", "A"), ("run", "A", 1), ("anew", "A", "committed")]
     world = play(acts)
     assert world.ways["rebuilt"] and not world.errors and not world.findings, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("act", [("tried", "A", "out2", 1), ("fork", "B", "A", False)])
+def test_a_copy_whose_rows_name_their_topic_does_not_count_those_of_the_copied_one(
+    act: tuple[Any, ...],
+) -> None:
+    """Nobody knows where it writes, so it asks."""
+    killed = ("kill", ("spark: before commits", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"rows": "yes"}), ("query", "B", {}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1, killed), ("forget", True, True, False)]
+    world = play([*acts, act, ("run", "B", 1)])
+    assert not world.findings and world.errors["CheckpointCopied"], (world.told, world.findings)
+
+
+@pytest.mark.parametrize("rows", ["yes", "no"])
+def test_a_lost_checkpoint_does_not_tell_the_query_from_a_copy(rows: str) -> None:
+    """Where the rows name their topic (docs/limits.md). With the option topic the start stops."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "rows": rows}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("tried", "A", "out2", 1), ("lost", "A", "committed")]
+    world = play([*acts, ("produce", "in", 3), ("run", "A", 1)])
+    assert not world.findings, world.findings
+    assert ("StartsElsewhere" in world.errors) == (rows == "no"), world.told
+    found = {row for row in judge.seen(world.cluster, ["out"]) if row.startswith("A1:")}
+    assert rows == "no" or "A1:in/4" not in found

@@ -122,7 +122,8 @@ class World:
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
-        small, ahead, state (every so many batches the checkpoint is saved), union."""
+        small, ahead, state (every so many batches the checkpoint is saved), union,
+        rows (they name the topic)."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -135,6 +136,7 @@ class World:
         if small:
             source["small.batch.max.offsets"] = small
         every, union = given.pop("state", None), given.pop("union", "no") == "yes"
+        by_rows = given.pop("rows", "no") == "yes"
         sink = {**self.ground.sink, "topic": out, **given}
         if every and topic == FILES:
             every = "1"  # batches between two saves could not be planned again
@@ -143,7 +145,7 @@ class World:
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
-        query.union = union
+        query.union, query.by_rows = union, by_rows
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -220,7 +222,7 @@ class World:
         if query.lineage is not before.lineage and not query.left:
             query.lineage.live = False
         query.lineage, query.token, query.told = before.lineage, None, before.told
-        query.union = before.union
+        query.union, query.by_rows = before.union, before.by_rows
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
@@ -252,7 +254,7 @@ class World:
             None,
             before.told,
         )
-        query.ids, query.union = list(before.ids), before.union
+        query.ids, query.union, query.by_rows = list(before.ids), before.union, before.by_rows
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
@@ -584,6 +586,7 @@ class World:
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead, plan.left_out, plan.union = query.ahead, frozenset(query.left_out), query.union
+        plan.by_rows = query.by_rows
         if query.reads_files:
             plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:

@@ -225,6 +225,13 @@ MUTANTS: list[Mutant] = [
         Break("a word for rows is for any rows", "check_undecided", "f'rows-{crc32(_some(undecided).encode()):08x}'", "'rows'", ("tests/histories/test_kept.py",)),
         Break("what a restored checkpoint runs again is decided", "StartOfRun._remember", "check_run_again(sink.id, view.batch, view.leads_to, known, self._options.accepted)", "pass"),
         Break("a copy's rows of another topic count as this one's", "StartOfRun._is_decided", "note.is_copied_to(starts.place)", "False", ("tests/histories/test_kept.py",)),
+        Break(
+            "a copy whose rows name their topic is not asked",
+            "StartOfRun._is_decided",
+            "starts.topics if note.is_copied_to(starts.place) else None",
+            "(starts.topics or None) if note.is_copied_to(starts.place) else None",
+            ("tests/histories/test_kept.py",),
+        ),
         Break("who changes a topic is taken for a copy", "StartOfRun._is_decided", "note.is_copied_to(starts.place)", "True", ("tests/histories/test_kept.py",)),
         Break("who wrote a checkpoint again knew nothing", "StartOfRun._is_decided", "note.says_decided(view.batch, seen.values())", "False", ("tests/histories/test_kept.py",)),
         Break("lost rows of a rebuilt batch are not written again", "NotedPlaces.says_decided", "{*seen} <= {Seen.COMMITTED, Seen.REMOVED}", "True", ("tests/histories/test_kept.py",)),
