@@ -103,7 +103,10 @@ def check_undecided(story: StartFacts) -> None:
     """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
     be written again. Raises DecisionGone, CheckpointOlder unless that is accepted."""
     undecided = story.rows.undecided
-    last = story.last_written if story.decided is not None else f"rows-{crc32(_some(undecided).encode()):08x}"
+    rows = (
+        f"rows-{crc32(_some(undecided).encode()):08x}"  # other words for a new checkpoint do not accept them
+    )
+    last = rows if story.decided is None else f"{story.last_written}:{rows}"
     if not undecided or (word := f"{WORD_NEW}:{last}") in story.accepted:
         return
     if story.decided is None:

@@ -42,15 +42,12 @@ def check_new_checkpoint(story: StartFacts) -> list[str]:
         )
     if takes_place(story):
         check_rows(story.sink, story.rows, story.accepted)  # first: who goes elsewhere is not asked again
+        if not _goes_on(story):
+            _from_the_group(story)
+            if odd := _not_where_it_ended(story):
+                return _begins_elsewhere(story, odd, at_group=True)
         _check_topic(story)
         _check_left_out(story)
-    if _goes_on(story):
-        check_undecided(story)
-        return _made_anew(story)
-    if story.at_group:
-        _from_the_group(story)
-        if odd := _not_where_it_ended(story):
-            return _begins_elsewhere(story, odd, at_group=True)
         check_undecided(story)
         return _made_anew(story)
     if story.unread and story.decided is not None:
@@ -95,10 +92,11 @@ def _check_topic(story: StartFacts) -> None:
     ended = story.decided or f"as group {story.group} notes"
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
-        f"({ended}), which has written to {story.went_to}: what that one has read would be missing "
-        "in this one's topic. Nothing was written. Is it another query, or one on a copied checkpoint? Give "
-        "this one a transactional.id and a kafka.group.id of its own, and startingOffsets of its own on "
-        f"another new checkpoint. If the topic was changed, set {to_accept(word, story.accepted)}"
+        f"({ended}), which has written to {story.went_to}: what that one has read would be missing in this "
+        f"one's topic{_also(_not_read_any_more(story))}. Nothing was written. Is it another query, or one on "
+        "a copied checkpoint? Give this one a transactional.id and a kafka.group.id of its own, and "
+        "startingOffsets of its own on another new checkpoint. If the topic was changed, set "
+        f"{to_accept(word, story.accepted)}"
     )
 
 
@@ -107,14 +105,34 @@ def _check_left_out(story: StartFacts) -> None:
     position in what is left out is forgotten with the group."""
     if not story.left_out or (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
         return
-    said = listed((tp, f"{at}") for tp, at in story.left_out.items())
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and this query goes on where the sink's last query ended "
-        f"({story.decided}), without partitions that one has read ({said}): if it reads them later, it "
-        "begins there anew, and rows may be written again. Nothing was written. Start it with another new "
-        "checkpoint, and name these topics as before. If they are not to be read any more, set "
+        f"({story.decided}){_also(_not_read_any_more(story))}. Nothing was written. Start it with another "
+        "new checkpoint, and name these topics as before. If they are not to be read any more, set "
         f"{to_accept(word, story.accepted)}"
     )
+
+
+def _not_read_any_more(story: StartFacts) -> str:
+    if not story.left_out:
+        return ""
+    said = listed((tp, f"{at}") for tp, at in story.left_out.items())
+    return (
+        f"partitions that the last query has read are left out ({said}): if this one reads them later, it "
+        "begins there anew, and rows may be written again"
+    )
+
+
+def _writes_elsewhere(story: StartFacts) -> str:
+    if story.went_to is None:
+        return ""
+    wrote = f"the last query has written to {story.went_to}"
+    return f"{wrote}: what it has read would be missing in this one's topic"
+
+
+def _also(*differences: str) -> str:
+    """What the same word accepts, too."""
+    return "".join(f"; {said}" for said in differences if said)
 
 
 def left_out(left: Planned, now: Planned) -> Offsets:
@@ -326,6 +344,8 @@ def _begins_elsewhere(story: StartFacts, what: str, *, at_group: bool = False) -
     if story.cut:
         said = listed((tp, f"{at}") for tp, at in story.cut.items())
         what += f"; the log was cut since ({said}), and what others have written from there on is not read"
+    if takes_place(story):
+        what += _also(_writes_elsewhere(story), _not_read_any_more(story))
     if (word := f"{WORD_NEW}:{story.last_written}") in story.accepted:
         return [
             f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={word}: continuing. "
@@ -349,13 +369,14 @@ def check_plain_start(story: StartFacts) -> list[str]:
         return []
     _check_taken(story)
     if story.at_group:
-        _check_topic(story)
         check_rows(story.sink, story.rows, story.accepted)
     away = {tp: found.offset - story.ends.get(tp, 0) for tp, found in story.committed.items()}
     if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)
     skips = {tp: why for tp, end in story.ends.items() if (why := _skips(story, tp, end))}
     if not skips:
+        if story.at_group:
+            _check_topic(story)
         return []
     last = "the group has notes of it"
     if story.decided is not None:

@@ -326,7 +326,7 @@ def restore_state(world: "World", name: str) -> None:
             lost = Lost(Sink(str(query.ids[-1])), query.topic_option, ANCHOR)
             done = restore(cluster, runner, lost, str(folder))
     except NotRestorable as error:
-        if "start this query with a new one" in str(error):
+        if "start this query with a new one" in str(error) and query.has_group:
             query.new_checkpoint("committed")
         return
     except (EoslogError, KafkaError):

@@ -74,11 +74,15 @@ def possible(acts: Sequence[Act]) -> list[Act]:
     return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger")]
 
 
+_IMITATED = ("kafka.transaction.timeout.ms", "union", "rows", "state")
+"""Options of a query with Spark imitated alone."""
+
+
 def _possible(act: Act) -> Act:
     if act[0] == "cluster":
         return ("cluster", 2, act[2])
     if act[0] == "query":
-        kept = {name: value for name, value in act[2].items() if name != "kafka.transaction.timeout.ms"}
+        kept = {name: value for name, value in act[2].items() if name not in _IMITATED}
         kept |= {"in": "in"} if kept.get("in") == FILES else {}
         return ("query", act[1], kept)
     if act[0] in ("run", "write") and isinstance(act[-1], tuple) and act[-1][0] == "copy":

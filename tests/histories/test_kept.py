@@ -2624,3 +2624,13 @@ def test_a_lost_checkpoint_does_not_tell_the_query_from_a_copy(rows: str) -> Non
     assert ("StartsElsewhere" in world.errors) == (rows == "no"), world.told
     found = {row for row in judge.seen(world.cluster, ["out"]) if row.startswith("A1:")}
     assert rows == "no" or "A1:in/4" not in found
+
+
+@pytest.mark.parametrize("topic", ["out", "out2"])
+def test_a_word_accepts_all_that_its_error_has_told(topic: str) -> None:
+    """A stranger moved the group, and the topic is another one: one error tells both."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "kafka.group.id": "g"}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("anew", "A", "committed"), ("meddle", "g", True)]
+    world = play([*acts, ("set", "A", "topic", topic)])
+    assert not world.findings and world.ways["StartsElsewhere: exact"], (world.told, world.findings)
+    assert ("has written to topic out" in world.told[0]) == (topic == "out2"), world.told

@@ -401,7 +401,8 @@ def test_the_page(spark: SparkSession, kafka_of_the_page: Kafka, tmp_path: Path)
     shutil.rmtree(checkpoint)
     typed_and_run(3)
     shutil.rmtree(checkpoint)
-    said = eoslog(kafka_of_the_page, "checkpoint", "restore", str(checkpoint), "--transactional-id", "totals")
+    named = ["--transactional-id", "totals", "--topic", "totals"]
+    said = eoslog(kafka_of_the_page, "checkpoint", "restore", str(checkpoint), *named)
     assert "is restored" in said and "for the state alone" in said
     typed_and_run(3)
     until(lambda: len(kafka_of_the_page.rows("totals")) >= 5, "the windows", 60)
