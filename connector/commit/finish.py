@@ -260,9 +260,14 @@ def _lost_text(
     )
     return (
         f"{decision.said} is decided, but {of_them} are lost: their transactions timed out or were aborted "
-        f"before they could be committed {said}. {replay if decision.rows else 'Publish'} the missing rows "
-        f"yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
+        f"before they could be committed {said}. {replay if _replays(decision) else 'Publish'} the missing "
+        f"rows yourself, then set {accept}. And raise kafka.transaction.timeout.ms"
     )
+
+
+def _replays(decision: Decision) -> bool:
+    """Whether on.lost.transaction=replay can write lost rows again: a write in foreachBatch needs a token."""
+    return bool(decision.rows) and not decision.names
 
 
 def _unread_text(decision: Decision, unread: Mapping[Winner, str]) -> str:
@@ -294,7 +299,7 @@ def aborted_text(decision: Decision, lost: Sequence[Winner], ended: Sequence[Pla
         f"{decision.said} is decided, but rows of its {of_them} are lost: before they could be committed, "
         f"somebody aborted their transactions on {where}, as kafka-transactions.sh abort does. The other "
         "rows of the batch were committed, none is doubled. "
-        f"{replay if proven and decision.rows else 'Publish'} the missing rows yourself, then set "
+        f"{replay if proven and _replays(decision) else 'Publish'} the missing rows yourself, then set "
         f"start.accepted={lost_word(decision.batch)}: the query goes on behind this batch"
     )
 

@@ -452,6 +452,7 @@ def _commit_within(
         claimed, accept = turn.claimed(run, within.batch_id), acceptable(options.accepted)
         notes, first = None, turn.is_first(run, within.batch_id)
         if first:
+            runner.run(give_up(sink, options.accepted))
             notes = runner.run(begin_in_run(within, options.transactional_id or "", accept))
         others = () if notes is None else notes.writes.kept
         begun = runner.run(begin_within(within.query_id, options.two_phase))

@@ -44,7 +44,7 @@ _SHORT = 0.25
 """The share of short histories."""
 _QUERIES: tuple[dict[str, str], ...] = (
     {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
-    {"token": "job"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
+    {"token": "job"}, {"each": "yes"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
     {"rows": "yes"}, {"rows": "yes", "id": "x"}, {"in": "in,in2", "union": "yes"},
     {"in": "in,in2", "union": "yes", "id": "x"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
@@ -95,7 +95,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
     if random.random() < 0.1:
         given["told"] = "no"
     if random.random() < 0.15:
-        given |= {"token": random.choice(("job", f"job-{name}")), "kafka.group.id": None}
+        token = random.choice(("job", f"job-{name}", None))
+        given |= {"token": token, "each": "no" if token else "yes", "kafka.group.id": None}
     if random.random() < 0.2:
         given["most"] = "3"
     if random.random() < 0.5:
@@ -106,14 +107,14 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["named"] = "orders"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
-    if random.random() < 0.1 and not given.get("token"):
+    if random.random() < 0.1 and not given.get("each"):
         given["rows"] = "yes"
     if given["in"] == "in,in2" and "named" not in given and random.random() < 0.5:
         given["union"] = "yes"
-    stateless = given.get("token") or given.get("processing.guarantee") or given["in"] == FILES
+    stateless = given.get("each") or given.get("processing.guarantee") or given["in"] == FILES
     if not stateless and given["id"] is not None and random.random() < 0.15:
         given["state"] = random.choice(("1", "2", "3"))
-    if given.get("token") and given.get("processing.guarantee"):
+    if given.get("each") and given.get("processing.guarantee"):
         del given["processing.guarantee"]
     return {key: value for key, value in given.items() if value is not None}
 

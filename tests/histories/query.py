@@ -36,6 +36,8 @@ class Query:
     """Each of its topics has a source of its own."""
     by_rows: bool = False
     """Its rows name the topic."""
+    each: bool = False
+    """Its df.write in foreachBatch has no token: its batch says which it is."""
     ahead: bool = False
     """Small batches are read as soon as their end is known."""
     said: str | None = None

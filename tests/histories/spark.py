@@ -80,7 +80,7 @@ class Plan:
     are read as soon as their end is known, else when their rows are wanted. `files`: the query reads these
     with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
     writes nothing in these batches. `union`: each of its topics has a source of its own.
-    `by_rows`: the rows name the topic, and the sink has no such option.
+    `by_rows`: the rows name the topic, and the sink has no such option. `each`: df.write has no token.
     """
 
     checkpoint: Path
@@ -96,6 +96,7 @@ class Plan:
     left_out: Collection[int] = ()
     union: bool = False
     by_rows: bool = False
+    each: bool = False
 
 
 @dataclass
@@ -230,7 +231,8 @@ class Stream:
         if self.plan.token is not None and batch.number in self.plan.left_out:
             logger.debug("batch %d is left out", batch.number)
         elif self.plan.token is not None:
-            sink = {**self.plan.sink, "write.token": f"{self.plan.token}-{batch.number}"}
+            token = {} if self.plan.each else {"write.token": f"{self.plan.token}-{batch.number}"}
+            sink = self.plan.sink | token
             within = (self.query_id, batch.number, self.run_id)
             Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind, within)).run(rows)
         else:

@@ -2634,3 +2634,13 @@ def test_a_word_accepts_all_that_its_error_has_told(topic: str) -> None:
     world = play([*acts, ("set", "A", "topic", topic)])
     assert not world.findings and world.ways["StartsElsewhere: exact"], (world.told, world.findings)
     assert ("has written to topic out" in world.told[0]) == (topic == "out2"), world.told
+
+
+def test_a_write_of_foreachbatch_that_lost_rows_goes_on_with_the_word() -> None:
+    """Without a token it is not replayed, so the error does not say that, and its word counts."""
+    killed = ("kill", ("commit: after END_TXN", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"each": "yes"}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1, killed), ("forget", True, False, False)]
+    world = play(acts)
+    assert not world.findings and world.ways["ParticipantsLost: published"], (world.told, world.findings)
+    assert not any("on.lost.transaction" in said for said in world.told), world.told

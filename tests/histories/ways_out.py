@@ -421,6 +421,17 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _leave_this_out(world: "World", query: "Query", text: str) -> bool:
+    """A df.write of foreachBatch whose first rows are visible is left out; those that came only now are not
+    written, as the error says."""
+    told = re.search(r"batch (\d+) of query \S+ a df\.write of foreachBatch without", text)
+    if told is None or int(told.group(1)) in query.left_out:
+        return False
+    query.left_out.add(int(told.group(1)))
+    query.lineage.may_lack |= query.lineage.batches.get(int(told.group(1)), set())
+    return True
+
+
 def _has_written(world: "World", query: "Query", batch: int) -> bool:
     """Whether rows of the pipeline's batch are visible, as somebody finds out who looks into the topic."""
     lineage, seen = query.lineage, judge.seen(world.cluster, SINKS)
@@ -621,6 +632,7 @@ _WAYS = (
     (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
     (r"brokers have lost decisions\. Nothing was written\. .*Look for this write's rows", _token_looked),
+    (r"leave this write out, once; rows that came only now", _leave_this_out),
     (r"the cluster has lost decisions", _nothing_missing),
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),

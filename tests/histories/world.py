@@ -16,7 +16,7 @@ import pyarrow as pa
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.faults import StartsElsewhere
-from eoslog.connector.commit.write_token import Token
+from eoslog.connector.commit.write_token import Token, sink_of_query
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
@@ -123,7 +123,7 @@ class World:
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
         small, ahead, state (every so many batches the checkpoint is saved), union,
-        rows (they name the topic)."""
+        rows (they name the topic), each (df.write in foreachBatch has no token)."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -136,7 +136,8 @@ class World:
         if small:
             source["small.batch.max.offsets"] = small
         every, union = given.pop("state", None), given.pop("union", "no") == "yes"
-        by_rows = given.pop("rows", "no") == "yes"
+        by_rows, each = given.pop("rows", "no") == "yes", given.pop("each", "no") == "yes"
+        token = "each" if each else token
         sink = {**self.ground.sink, "topic": out, **given}
         if every and topic == FILES:
             every = "1"  # batches between two saves could not be planned again
@@ -145,7 +146,7 @@ class World:
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
-        query.union, query.by_rows = union, by_rows
+        query.union, query.by_rows, query.each = union, by_rows, each
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -222,7 +223,7 @@ class World:
         if query.lineage is not before.lineage and not query.left:
             query.lineage.live = False
         query.lineage, query.token, query.told = before.lineage, None, before.told
-        query.union, query.by_rows = before.union, before.by_rows
+        query.union, query.by_rows, query.each = before.union, before.by_rows, False
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
@@ -254,7 +255,8 @@ class World:
             None,
             before.told,
         )
-        query.ids, query.union, query.by_rows = list(before.ids), before.union, before.by_rows
+        query.ids, query.each = list(before.ids), False
+        query.union, query.by_rows = before.union, before.by_rows
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
@@ -586,7 +588,7 @@ class World:
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead, plan.left_out, plan.union = query.ahead, frozenset(query.left_out), query.union
-        plan.by_rows = query.by_rows
+        plan.by_rows, plan.each = query.by_rows, query.each
         if query.reads_files:
             plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:
@@ -607,7 +609,9 @@ class World:
             lineage.queries.add(stream.query_id)
             lineage.topics.add(plan.sink["topic"])
             lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
-            if plan.token is not None:
+            if plan.each:
+                lineage.sinks.add(sink_of_query(stream.query_id).id)
+            elif plan.token is not None:
                 name = plan.sink.get("transactional.id") or "eoslog-write"
                 lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
             if not lineage.began and stream.began:  # else a copy comes back, which began where it had begun

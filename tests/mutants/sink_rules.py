@@ -237,6 +237,8 @@ MUTANTS: list[Mutant] = [
         Break("lost rows of a rebuilt batch are not written again", "NotedPlaces.says_decided", "{*seen} <= {Seen.COMMITTED, Seen.REMOVED}", "True", ("tests/histories/test_kept.py",)),
         Break("who follows may read less", "check_new_checkpoint", "_check_left_out(story)", "pass", ("tests/histories/test_kept.py",)),
         Break("what is gone was left out", "left_out_of", "tp[0] in same and tp[1] in there[tp[0]].leaders", "True", ("tests/histories/test_kept.py",)),
+        Break("a word for lost rows is not heard in foreachBatch", "_commit_within", "runner.run(give_up(sink, options.accepted))", "pass", ("tests/histories/test_kept.py",)),
+        Break("a write without a token is told to replay", "_replays", "not decision.names", "True", ("tests/histories/test_kept.py",)),
         Break("a word accepts what its error has not told", "_begins_elsewhere", "takes_place(story)", "False", ("tests/histories/test_kept.py",)),
         Break("a word for another difference accepts visible rows", "check_undecided", "f'{story.last_written}:{rows}'", "story.last_written"),
         Break("who follows may write elsewhere", "check_new_checkpoint", "_check_topic(story)", "pass", ("tests/histories/test_kept.py",)),
