@@ -44,7 +44,8 @@ _SHORT = 0.25
 """The share of short histories."""
 _QUERIES: tuple[dict[str, str], ...] = (
     {}, {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"kafka.group.id": "g"}, {"in": FILES},
-    {"token": "job"}, {"each": "yes"}, {"id": "x", "state": "1"}, {"id": "x", "kafka.group.id": "g", "state": "2"},
+    {"token": "job"}, {"each": "yes"}, {"id": "x", "state": "1"},
+    {"id": "x", "kafka.group.id": "g", "state": "2"},
     {"rows": "yes"}, {"rows": "yes", "id": "x"}, {"in": "in,in2", "union": "yes"},
     {"in": "in,in2", "union": "yes", "id": "x"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
