@@ -582,6 +582,7 @@ def test_a_group_that_is_not_where_the_sink_ended(odd: StartFacts, says: str) ->
             story(0, OLD, begins=4, left=ended(4), group=None), id="where the batch ended, by number"
         ),
         pytest.param(story(0, OLD, at=(9, None), begins=4, left=ended(4)), id="and somebody moved the group"),
+        pytest.param(story(0, OLD, at=(9, ALIEN), begins=4, left=ended(4)), id="or another sink did"),
         pytest.param(story(0, OLD, at=(15, APART))._replace(begins=TWO), id="each source where it ended"),
         pytest.param(story(0, OLD, left=ended(20, 15))._replace(begins=TWO), id="the same without a group"),
         pytest.param(story(0, OLD, at=(9, LOOSE), begins=9, left=ended(4)), id="at_least_once has gone on"),
