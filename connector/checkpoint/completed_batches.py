@@ -103,9 +103,8 @@ def check_undecided(story: StartFacts) -> None:
     """Check that nothing is visible behind the sink's last decision, where a new checkpoint begins: it would
     be written again. Raises DecisionGone, CheckpointOlder unless that is accepted."""
     undecided = story.rows.undecided
-    rows = (
-        f"rows-{crc32(_some(undecided).encode()):08x}"  # other words for a new checkpoint do not accept them
-    )
+    # a word of their own: another difference of a new checkpoint may be accepted already
+    rows = f"rows-{crc32(_some(undecided).encode()):08x}"
     last = rows if story.decided is None else f"{story.last_written}:{rows}"
     if not undecided or (word := f"{WORD_NEW}:{last}") in story.accepted:
         return
