@@ -29,6 +29,9 @@ class Topic(Protocol):
 
     transform: Transform | None
 
+    def has(self, batch: Batch) -> bool:
+        """Whether it has the batch, with whatever rows. Raises FanoutStopped if another query wrote it."""
+
     def write(self, rows: Any, batch: Batch, *, other_rows: bool) -> None:
         """Write the batch, or see that it has the same rows already (unless `other_rows`)."""
 
@@ -47,7 +50,7 @@ def carry_out(
 ) -> None:
     """Bring a batch to all places that do not have it: tables in their order, then topics.
 
-    All are looked at before the first is written to. A table that has the batch proves that it has the same
+    All are looked at before the first is written to. A place that has the batch proves that it has the same
     rows (`other_rows`: need not). Raises FanoutStopped, and SchemaError.
     """
     steps = []
@@ -58,10 +61,13 @@ def carry_out(
     for table, rows, mark, what in steps:
         if what is Step.CHECK and mark is not None and not other_rows:
             check(table, mark, rows, batch)
+    having = [topic for topic in topics if topic.has(batch)]
+    for topic in having:  # nothing is written: the token compares the rows
+        topic.write(through(topic.transform), batch, other_rows=other_rows)
     for table, rows, _, what in steps:
         if what is Step.WRITE:
             write(table, rows, batch)
-    for topic in topics:
+    for topic in (one for one in topics if one not in having):
         topic.write(through(topic.transform), batch, other_rows=other_rows)
 
 

@@ -32,7 +32,7 @@ from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
 from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark, taking_back
 from eoslog.fanout.table import TableMoved, Transform
 
 _PARTS = ("", "/query", "/rows", "/checksum", "/version")
@@ -254,7 +254,8 @@ class DeltaLog:
             return None
         last = max(at for at in sets if at not in having)
         why = f"it no longer has batch {number}: version {last} has set it to a state without the batch"
-        return Gone(why, f"RESTORE it to version {having[-1]}")
+        since = [str(at) for at in range(last + 1, newest + 1) if _changes(self._commit(at))]
+        return Gone(why, f"RESTORE it to version {having[-1]}{taking_back('versions', since)}")
 
     def _having(self, version: int, newest: int, sets: Sequence[int]) -> list[int]:
         """The versions since the batch's that have it."""
@@ -345,6 +346,13 @@ def _is_marked(commit: Sequence[Any], name: str, number: int, version: int) -> b
     """Whether it is the commit of a batch, made as this version."""
     said = {one["txn"]["appId"]: one["txn"]["version"] for one in commit if "txn" in one}
     return (said.get(_app(name)), said.get(f"{_app(name)}/version")) == (number, version)
+
+
+def _changes(commit: Sequence[Any]) -> bool:
+    """Whether a commit has added or removed rows; a compaction has not."""
+    return any(
+        one[kind].get("dataChange", True) for one in commit for kind in ("add", "remove") if kind in one
+    )
 
 
 def _app(name: str) -> str:

@@ -29,7 +29,7 @@ from eoslog.fanout.extras import library
 from eoslog.fanout.iceberg_files import ChangeFiles, IcebergFiles
 from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark, taking_back
 from eoslog.fanout.table import TableMoved, Transform
 
 
@@ -188,11 +188,21 @@ class IcebergTarget:
                 "brought it, and is expired",
                 "Look for the batch's rows in it",
             )
+        since = [str(one) for one in self._ancestors(self._read.current_snapshot())]
+        kept = {str(one) for one in self._ancestors(self._read.snapshot_by_id(snapshot))}
         return Gone(
             f"it no longer has batch {batch}: the current snapshot does not come from snapshot {snapshot}, "
             "which has brought it",
-            f"Make {snapshot} or one that comes from it the current snapshot (set_current_snapshot)",
+            f"Make {snapshot} or one that comes from it the current snapshot (set_current_snapshot)"
+            + taking_back("snapshots", [one for one in since if one not in kept]),
         )
+
+    def _ancestors(self, snapshot: Any) -> Iterator[int]:
+        """A snapshot and those before it, as far as they are not expired."""
+        while snapshot is not None:
+            yield snapshot.snapshot_id
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._read.snapshot_by_id(parent)
 
     def _has_files(self, said: Mapping[str, Any]) -> bool:
         """Whether the current snapshot has all rows' files that the mark's has added. A merge has taken some

@@ -41,6 +41,11 @@ class Batch(NamedTuple):
     number: int
     ends: str = ""
 
+    @property
+    def token(self) -> str:
+        """The token of its writes to topics."""
+        return f"{self.name}-{self.number}"
+
 
 class Gone(NamedTuple):
     """Why a table does not have the batch of its mark any more, or may not, and how it is brought back."""
@@ -83,14 +88,7 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached
     """
     what = f"fanout {batch.name}, batch {batch.number}, {place}"
     if mark is not None and mark.query != batch.query:
-        raise FanoutStopped(
-            f"{what}: another query (another checkpoint) has written its batches 0 to {mark.number} under "
-            f"this "
-            "name. A new checkpoint counts from 0 again, so its batches would be taken for those. Nothing "
-            "was "
-            "written. Start with the old checkpoint, or give the fan-out a new name: then the places get all "
-            "rows of the new checkpoint, also those that they have"
-        )
+        raise FanoutStopped(_of_another(what, f"its batches 0 to {mark.number}"))
     own = -1 if mark is None else mark.number
     if reached is not None and own < batch.number <= reached:
         raise FanoutStopped(
@@ -116,6 +114,23 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached
         f"was "
         "added to the fan-out, or has lost its mark. Nothing was written. Bring back the table; or, if it "
         f"is to get the rows from this batch on alone, say since={batch.number} for it"
+    )
+
+
+def check_topic(place: str, by: str | None, batch: Batch) -> None:
+    """Raise FanoutStopped if another query has written the batch's token. `by`: the query, "" if it is not
+    known; None: the token is not written."""
+    if by and number_of(by) != batch.query:
+        what = f"fanout {batch.name}, batch {batch.number}, {place}"
+        raise FanoutStopped(_of_another(what, f"a batch {batch.number}"))
+
+
+def _of_another(what: str, batches: str) -> str:
+    return (
+        f"{what}: another query (another checkpoint) has written {batches} under this name. A new checkpoint "
+        "counts from 0 again, so its batches would be taken for those. Nothing was written. Start with the "
+        "old checkpoint, or give the fan-out a new name: then the places get all rows of the new checkpoint, "
+        "also those that they have"
     )
 
 
@@ -170,6 +185,11 @@ def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | 
     raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or say for it {word}")
 
 
+def taking_back(what: str, since: Sequence[str]) -> str:
+    """What is lost by setting a table to an older state: the changes that came since then."""
+    return f", which takes back what {what} {_abridged(since)} have changed" if since else ""
+
+
 def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
     """Raise FanoutStopped if a batch that the table has comes again with other rows."""
     if had.content == given:
@@ -178,6 +198,14 @@ def compare(place: str, had: Mark, given: Content, batch: Batch) -> None:
         f"fanout {batch.name}, batch {batch.number}, {place}: it has {had.content.rows} rows (checksum "
         f"{had.content.checksum:016x}) of this batch, and is given {given.rows} (checksum "
         f"{given.checksum:016x}) now. Nothing more was written. {_why(had.ends, batch)}"
+    )
+
+
+def other_rows_in(place: str, batch: Batch) -> FanoutStopped:
+    """A topic has other rows of a batch: its token says so, and not of which plan they were."""
+    return FanoutStopped(
+        f"fanout {batch.name}, batch {batch.number}, {place}: it has other rows of this batch than it is "
+        f"given now. Nothing more was written. {_why('', batch)}"
     )
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.connector.options.parsing import SERVERS_VARIABLE, of_environment
+from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.sink.token_begin import written_by
 from eoslog.errors import OptionError
 from eoslog.fanout.rows import SparkRows
-from eoslog.fanout.rules import Batch
+from eoslog.fanout.rules import Batch, check_topic, other_rows_in
 from eoslog.fanout.table import Transform
 
 _OURS = ("topic", "write.token", "checkpointLocation", "processing.guarantee")
@@ -28,15 +30,30 @@ class TopicTarget:
         """Its name in messages."""
         return f"topic {self.name}"
 
+    def has(self, batch: Batch) -> bool:
+        """Whether the batch's token is written."""
+        return has({**self.options, "topic": self.name}, batch)
+
     def write(self, rows: SparkRows, batch: Batch, *, other_rows: bool) -> None:
         """Write the batch, or see that the token has written the same rows."""
         writer = rows.frame.write.format("eoslog").mode("append").options(**self.options)
-        writer = writer.option("topic", self.name).option("write.token", f"{batch.name}-{batch.number}")
+        writer = writer.option("topic", self.name).option("write.token", batch.token)
         try:
             writer.save()
         except Exception as error:
-            if not (other_rows and "TokenReused" in str(error)):
+            if "TokenReused" not in str(error):
                 raise
+            if not other_rows:
+                raise other_rows_in(self.place, batch) from error
+
+
+def has(options: Mapping[str, str], batch: Batch) -> bool:
+    """Whether the batch's token is written to the topic that these options of `format("eoslog")` name.
+
+    Raises FanoutStopped if another query wrote it."""
+    by = written_by(sink_options({**options, "write.token": batch.token}, stream=False), batch.token)
+    check_topic(f"topic {options['topic']}", by, batch)
+    return by is not None
 
 
 def topic(name: str, options: Mapping[str, str], transform: Transform | None = None) -> TopicTarget:

@@ -72,9 +72,13 @@ class FakeTopic:
     def __init__(self) -> None:
         self.written: dict[str, list[int]] = {}
 
+    def has(self, batch: Batch) -> bool:
+        """Whether the token is written."""
+        return batch.token in self.written
+
     def write(self, rows: ListRows, batch: Batch, *, other_rows: bool) -> None:
         """Once."""
-        had = self.written.setdefault(f"{batch.name}-{batch.number}", list(rows.numbers))
+        had = self.written.setdefault(batch.token, list(rows.numbers))
         if had != list(rows.numbers) and not other_rows:
             raise FanoutStopped("TokenReused")
 
@@ -123,7 +127,8 @@ def delta_at(folder: Path, **more: Any) -> DeltaTarget:
 def iceberg_at(folder: Path, **more: Any) -> IcebergTarget:
     """An Iceberg table of a catalog in a folder."""
     properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/ice"}
-    load_catalog("eoslog", **properties).create_namespace_if_not_exists("db")
+    if not (folder / "catalog.db").exists():
+        load_catalog("eoslog", **properties).create_namespace("db")
     return iceberg("db.rows", properties, **more)
 
 

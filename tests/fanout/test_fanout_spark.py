@@ -307,3 +307,41 @@ def test_files_of_a_lost_plan_are_known_by_the_table_s_mark(
     run("d")
     found = DeltaTable(str(tmp_path / "lake")).to_pyarrow_table()
     assert sorted(found.column("value").to_pylist()) == ["a", "b", "c", "d"]
+
+
+def test_a_topic_is_looked_at_before_a_table_is_written(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Who begins anew drops the tables: the topic's tokens are all that is left of the former checkpoint."""
+    kafka = Kafka(broker.bootstrap)
+    orders, copy = kafka.topic(1), kafka.topic(1)
+    options = {"kafka.bootstrap.servers": broker.bootstrap}
+    kafka.put(orders, [b"%d" % n for n in range(10)])
+
+    def run(name: str, checkpoint: str, table: str, **more: Any) -> None:
+        source = spark.readStream.format("eoslog").options(**options).option("subscribe", orders)
+        to = topic(copy, options, transform=lambda rows: rows.select("key", "value"))
+        write = fanout(name, [delta(str(tmp_path / table)), to], **more)
+        stream = source.option("startingOffsets", "earliest").load().writeStream.foreachBatch(write)
+        stream = stream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / checkpoint))
+        stream.start().awaitTermination()
+
+    def rows_of(table: str) -> list[int]:
+        return sorted(DeltaTable(str(tmp_path / table)).to_pyarrow_table().column("offset").to_pylist())
+
+    run("orders", "first", "lake")
+    with pytest.raises(
+        PySparkException, match=rf"topic {copy}: another query .* give the fan-out a new name"
+    ):
+        run("orders", "anew", "dropped")
+    assert rows_of("dropped") == []
+    run("again", "anew", "dropped")
+    assert rows_of("dropped") == list(range(10)) and len(kafka.rows(copy)) == 20
+    Checkpoint.at(str(tmp_path / "anew")).change("commits", 0, None)
+    Checkpoint.at(str(tmp_path / "anew")).change("offsets", 0, None)
+    kafka.put(orders, [b"10"])
+    with pytest.raises(PySparkException, match=r"has other rows of this batch .*accept_other_rows=0"):
+        run("again", "anew", "copied")
+    assert rows_of("copied") == [] and len(kafka.rows(copy)) == 20
+    run("again", "anew", "copied", accept_other_rows=0)
+    assert rows_of("copied") == list(range(11)) and len(kafka.rows(copy)) == 20

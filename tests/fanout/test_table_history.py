@@ -178,6 +178,25 @@ def test_a_table_rolled_back_stops_and_rolled_forward_goes_on(
     assert wrong(numbers_in(table), range(again * 10 + 10)) == {}
 
 
+@AT
+def test_the_way_back_says_what_others_have_changed_since(at: Any, tmp_path: Path) -> None:
+    """RESTORE and set_current_snapshot take it from the table, too. A compaction changes nothing."""
+    table = three(at, tmp_path)
+    rolled_back(table)
+    with pytest.raises(FanoutStopped) as stopped:
+        go([table], FakeTopic(), 3)
+    assert "takes back" not in str(stopped.value)
+    other_rows(table)
+    if hasattr(table, "uri"):
+        compacted(table)
+        told = "RESTORE it to version 3, which takes back what versions 5 have changed; or say"
+    else:
+        newest = ice(table).current_snapshot().snapshot_id
+        told = rf"the current snapshot \(\S+\), which takes back what snapshots {newest} have changed; or say"
+    with pytest.raises(FanoutStopped, match=told):
+        go([table], FakeTopic(), 3)
+
+
 DELTA_HELD: dict[str, tuple[Act, ...]] = {
     "a version by its time": (other_rows, by_time(3)),
     "back and forth": (restored(2, 3, 1, 0, 3),),

@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from eoslog.errors import OptionError, SchemaError
 from eoslog.fanout import delta, fanout, iceberg, topic
 from eoslog.fanout.batch import carry_out
-from eoslog.fanout.rules import Batch, FanoutStopped
+from eoslog.fanout.rules import Batch, FanoutStopped, check_topic, number_of
 from eoslog.fanout.table import write
 from tests.fanout.kit import AT, FakeTopic, ListRows, delta_at, iceberg_at, numbers_in
 
@@ -70,6 +70,28 @@ def test_a_replay_with_other_rows_stops_before_the_others_get_them(at: Any, tmp_
     assert place.numbers() == []
     go([table], place, 0, rows=ListRows(range(11)), other_rows=True)
     assert (numbers_in(table), place.numbers()) == (list(range(10)), list(range(11)))
+
+
+@AT
+def test_a_topic_that_has_the_batch_is_asked_before_a_table_gets_it(at: Any, tmp_path: Path) -> None:
+    """The tables were dropped, or put back to before the batch; the topic has other rows of it."""
+    table, place = at(tmp_path), FakeTopic()
+    go([], place, 0, rows=ListRows(range(5)))
+    with pytest.raises(FanoutStopped, match="TokenReused"):
+        go([table], place, 0)
+    assert numbers_in(table) == []
+    go([table], place, 0, other_rows=True)
+    assert (numbers_in(table), place.numbers()) == (list(range(10)), list(range(5)))
+
+
+def test_another_query_s_token_stops_the_batch() -> None:
+    batch = Batch("orders", number_of("mine"), 3)
+    for by in ("mine", "", None):  # an older version has not noted whose foreachBatch it was
+        check_topic("topic out", by, batch)
+    with pytest.raises(
+        FanoutStopped, match=r"topic out: another query .* has written a batch 3 under this name"
+    ):
+        check_topic("topic out", "another", batch)
 
 
 def test_expired_snapshots_and_other_writers_are_no_harm(tmp_path: Path) -> None:

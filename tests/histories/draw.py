@@ -3,7 +3,7 @@
 A quarter of the histories is short: a query is killed around its second decision, or not, and few acts
 follow, of those that change what is remembered of it. Of the others half draw everything from everything; the
 other half begin with a theme, a few acts that people do together (a hand-over, a restore, a rename): what
-takes three acts in a row is seldom drawn.
+takes three acts in a row is seldom drawn. A few histories are of a fan-out and its tables.
 """
 
 from random import Random
@@ -22,6 +22,8 @@ MOST_STEPS = 110
 
 def history(random: Random) -> list[Act]:
     """Acts for World.play."""
+    if random.random() < _TABLED:
+        return _tabled(random)
     if random.random() < _SHORT:
         return _short(random)
     names = ["A", "B", "C"][: random.choice((2, 2, 3))]
@@ -40,6 +42,8 @@ def history(random: Random) -> list[Act]:
     return acts
 
 
+_TABLED = 0.05
+"""The share of histories of a fan-out's tables, of which each takes as long as three others."""
 _SHORT = 0.25
 """The share of short histories."""
 _QUERIES: tuple[dict[str, str], ...] = (
@@ -80,6 +84,53 @@ def _short(random: Random) -> list[Act]:
         ("run", "A", 1, random.choice(_MOMENTS)),
         *random.choices(_FORGETTING, k=random.choice((2, 3, 3, 4))),
     ]  # fmt: skip
+
+
+_TABLES = ("delta", "iceberg", "delta,iceberg", "delta,delta2")
+_TABLE_MOMENTS = (
+    None, ("kill", ("spark: before table", 1)), ("kill", ("spark: after table", 1)),
+    ("kill", ("spark: after table", 2)), ("kill", ("commit: after END_TXN", 1)),
+    ("kill", ("spark: before commits", 1)), ("hold", ("spark: before table", 1)),
+)  # fmt: skip
+"""When the driver of a fan-out is killed, or stands still."""
+_TABLE_ACTS = (
+    ("restore", 1), ("restore", 2), ("restore", 3), ("replace", 0), ("clean", 0), ("compact", 0),
+    ("others", 0), ("delete", 2), ("copy", 0), ("back", 0), ("drop", 0), ("vacuum", 0),
+)  # fmt: skip
+_BESIDE_TABLES: tuple[Act, ...] = (
+    ("restore", "A"), ("blackout", "A", 1), ("blackout", "A", 2), ("anew", "A", "earliest"),
+    ("renamefan", "A", "fan2"), ("renamefan", "A", "fan"), ("backup", "A"), ("run", "B", 1),
+    ("delete", "in"), ("cut", "in"), ("forget", True, True, False), ("delete", "out"), ("restored",),
+    ("set", "A", "id", "y"), ("out", "A", "in2"), ("produce", "in", 2),
+)  # fmt: skip
+
+
+def _tabled(random: Random) -> list[Act]:
+    tables = random.choice(_TABLES)
+    names = tables.split(",")
+    acts: list[Act] = [
+        ("query", "A", {"tables": tables, "in": random.choice(("in", "in", "in,in2", FILES))}),
+        ("query", "B", {"tables": names[-1], "id": "b"} if random.random() < 0.5 else {}),
+        ("produce", "in", 3), ("produce", FILES, 3), ("run", "A", random.choice((1, 1, 2))),
+        *(("table", name, "copy", 0) for name in names), ("backup", "A"), ("keep", "in"), ("snapshot",),
+        ("produce", "in", 3), ("produce", FILES, 3), *_table_run(random),
+    ]  # fmt: skip
+    for _ in range(random.choice((1, 2, 2, 3, 4))):
+        draw = random.random()
+        if draw < 0.5:
+            acts.append(("table", random.choice(names), *random.choice(_TABLE_ACTS)))
+        elif draw < 0.8:
+            acts.append(random.choice(_BESIDE_TABLES))
+        else:
+            acts += [("produce", "in", 2), *_table_run(random)]
+    return acts
+
+
+def _table_run(random: Random) -> list[Act]:
+    moment = random.choice(_TABLE_MOMENTS)
+    if moment is not None and moment[0] == "hold":
+        return [("run", "A", 1, moment), ("run", "A", random.choice((1, 2))), ("wake",)]
+    return [("run", "A", 1, moment)]
 
 
 def _query(random: Random, name: str, alike: bool) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.histories import judge, mishaps, ways_out
@@ -10,6 +11,7 @@ from tests.histories.query import Query, age
 from tests.histories.shapes import FILES, SINKS, SOURCES
 
 if TYPE_CHECKING:
+    from tests.histories.tables import Table
     from tests.histories.world import World
 
 MINUTES_20 = 1_200.0
@@ -39,13 +41,8 @@ def end(world: "World") -> None:
     for lineage in world.lineages:
         lineage.live &= any(q.lineage is lineage and not q.left for q in world.queries.values())
     _give_up(world)
-    done: set[int] = set()
-    for query in reversed(world.queries.values()):
-        if id(query.lineage) in done or not query.used or not query.lineage.live or query.left:
-            continue
-        done.add(id(query.lineage))
-        if not _drain(world, query):
-            return
+    if not _drain_all(world):
+        return
     _give_up(world)  # a pipeline may have taken another name now
     _give_up_names(world)
     world.clock.sleep(MINUTES_20)
@@ -63,6 +60,44 @@ def end(world: "World") -> None:
         world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
     for lineage, _ in world.writes:
         _judge_write(world, lineage, rows)
+    for table in world.tables.values():
+        _judge_table(world, table)
+
+
+def _drain_all(world: "World") -> bool:
+    """Whether every query that goes on came to its end. Who sets a table to another state takes rows of
+    others from it, who are told with their next batch."""
+    for _ in range(4):
+        done: set[int] = set()
+        for query in reversed(world.queries.values()):
+            if id(query.lineage) in done or not query.used or not query.lineage.live or query.left:
+                continue
+            done.add(id(query.lineage))
+            if not _drain(world, query):
+                return False
+        moved = [table for table in world.tables.values() if table.moved]
+        if not moved:
+            return True
+        for table in moved:
+            table.moved = False
+        for topic in (*SOURCES, FILES):
+            world.do_produce(topic, 2)
+    world.findings.append(Finding("no end", "queries set a table to other states again and again"))
+    return False
+
+
+def _judge_table(world: "World", table: "Table") -> None:
+    rows = table.rows()
+    for lineage in table.lineages:
+        mark = f"{lineage.name}:"
+        lacks = table.may_lack | (set() if lineage.live else table.gone)
+        lack, double = (
+            {row.removeprefix(mark) for row in some if row.startswith(mark)}
+            for some in (lacks, table.may_double)
+        )
+        seen_so = replace(lineage, may_lack=lack | lineage.accepted, may_double=double | lineage.accepted)
+        for found in judge.judge(seen_so, rows, judge.in_log(world.cluster, lineage.topic)):
+            world.findings.append(Finding(f"table: {found.kind}", f"{table.kind}: {found.what}"))
 
 
 def _write(world: "World", lineage: Lineage, options: dict[str, str]) -> None:

@@ -39,6 +39,7 @@ class Lineage:
     groups: set[str | None] = field(default_factory=set)
     unnoted: set[str] = field(default_factory=set)
     queries: set[str] = field(default_factory=set)
+    accepted: set[str] = field(default_factory=set)
     may_lack: set[str] = field(default_factory=set)
     may_double: set[str] = field(default_factory=set)
     began: bool = False

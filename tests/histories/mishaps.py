@@ -37,6 +37,7 @@ from tests.histories.judge import Lineage
 from tests.histories.offset_log import starting_offsets
 from tests.histories.query import Query, age, identity, logged, newest_in
 from tests.histories.shapes import SINKS
+from tests.histories.tables import owners_act, rename_fan_out
 
 if TYPE_CHECKING:
     from tests.histories.world import World
@@ -106,7 +107,7 @@ def black_out(world: "World", name: str, batches: int) -> None:
     query = world.queries.get(name)
     if query is None or not query.checkpoint.exists():
         return
-    if query.token is not None:
+    if query.token is not None and not query.tables:
         return  # df.write sees no checkpoint, so nothing syncs it (docs/limits.md)
     world.do_kill(name)
     for run in query.at_work:  # those that stand still have been on that machine, too
@@ -402,5 +403,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "add": add_topic,
     "rebuilt": rebuild_checkpoint,
     "restate": restore_state,
+    "table": owners_act,
+    "renamefan": rename_fan_out,
 }
 """The acts, by their names; each gets the world first."""

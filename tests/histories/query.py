@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,14 @@ class Query:
     """Its rows name the topic."""
     each: bool = False
     """Its df.write in foreachBatch has no token: its batch says which it is."""
+    tables: Sequence[str] = ()
+    """Its batches go to these tables, too: it is a fan-out called `token`."""
+    since: dict[str, int] = field(default_factory=dict)
+    """The batch from which on a table takes part, since an error told."""
+    accept: int | None = None
+    """The batch that may have other rows, since an error told."""
+    former_token: str | None = None
+    """The fan-out's name of before."""
     ahead: bool = False
     """Small batches are read as soon as their end is known."""
     said: str | None = None

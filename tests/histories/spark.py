@@ -21,13 +21,18 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
+from eoslog.fanout.batch import carry_out
+from eoslog.fanout.rules import Batch as FannedOut
+from eoslog.fanout.rules import number_of
 from tests.histories.clock import Clock
 from tests.histories.offset_log import ends_of, files_in, is_in, newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
 from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
+from tests.histories.tables import Persisted, Stepping, TopicPlace
 
 logger = logging.getLogger("eoslog.histories")
 
@@ -81,6 +86,8 @@ class Plan:
     with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
     writes nothing in these batches. `union`: each of its topics has a source of its own.
     `by_rows`: the rows name the topic, and the sink has no such option. `each`: df.write has no token.
+    `tables`: the batches go to these by a fan-out called `token`, beside the topic; `accept`: the batch that
+    may have other rows.
     """
 
     checkpoint: Path
@@ -97,6 +104,8 @@ class Plan:
     union: bool = False
     by_rows: bool = False
     each: bool = False
+    tables: Sequence[Any] = ()
+    accept: int | None = None
 
 
 @dataclass
@@ -230,11 +239,11 @@ class Stream:
         rows = rows or [lambda: iter(())]
         if self.plan.token is not None and batch.number in self.plan.left_out:
             logger.debug("batch %d is left out", batch.number)
+        elif self.plan.token is not None and self.plan.tables:
+            self._fan_out(self.plan.token, batch.number, rows)
         elif self.plan.token is not None:
             token = {} if self.plan.each else {"write.token": f"{self.plan.token}-{batch.number}"}
-            sink = self.plan.sink | token
-            within = (self.query_id, batch.number, self.run_id)
-            Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind, within)).run(rows)
+            self._write(batch.number, token, rows)
         else:
             options, schema = dict(self.plan.sink), SCHEMA
             if self.plan.told:
@@ -249,6 +258,23 @@ class Stream:
         self._batch, self._next = None, batch.number + 1
         self._committed = self._committed if batch.end is None else batch.end
         self._step("after commits")
+
+    def _write(self, batch: int, more: dict[str, str], rows: Sequence[Callable[[], Rows]]) -> None:
+        """df.write of foreachBatch."""
+        within = (self.query_id, batch, self.run_id)
+        Job(self.app, self.clock, BatchSink(self.app, self.plan.sink | more, self.plan.kind, within)).run(
+            rows
+        )
+
+    def _fan_out(self, name: str, number: int, rows: Sequence[Callable[[], Rows]]) -> None:
+        """As eoslog.fanout.fanout does it."""
+        checkpoint = Checkpoint.at(str(self.plan.checkpoint))
+        batch = FannedOut(name, number_of(self.query_id), number, checkpoint.planned(number).ends)
+        checkpoint.sync_planned(number)
+        tables = [Stepping(table, self._step) for table in self.plan.tables]
+        topic = TopicPlace(self.app, self.plan.sink, lambda token, held: self._write(number, token, held))
+        given = Persisted(self.app, rows)
+        carry_out(batch, given.through, tables, [topic], other_rows=self.plan.accept == number)
 
     def _begins(self, batch: Batch) -> Any:
         """Where a batch begins. Spark asks the source anew if it is the first."""

@@ -168,8 +168,45 @@ def _known_by_notes(lost: list[tuple[Any, ...]], **name: str) -> list[tuple[Any,
     ]
 
 
+_TWO_BATCHES: list[tuple[Any, ...]] = [
+    ("query", "A", {"tables": "delta"}), ("produce", "in", 3), ("run", "A", 1), ("produce", "in", 3),
+]  # fmt: skip
+"""A fan-out with a Delta table: the second batch is to come."""
+TABLES = {
+    "a table is restored to before the last batch": [
+        *_TWO_BATCHES,
+        ("run", "A", 1),
+        ("table", "delta", "restore", 1),
+    ],
+    "a table is restored, and back to its last batch": [
+        *_TWO_BATCHES,
+        ("run", "A", 1),
+        ("table", "delta", "restore", 1),
+        ("table", "delta", "restore", 1),
+    ],
+    "a new checkpoint of a fan-out": [*_TWO_BATCHES, ("run", "A", 1), ("anew", "A", "earliest")],
+    "a fan-out's checkpoint is restored after a kill, and more has come": [
+        *_TWO_BATCHES,
+        ("backup", "A"),
+        ("run", "A", 1, ("kill", ("spark: after table", 1))),
+        ("restore", "A"),
+        ("produce", "in", 2),
+    ],
+    "a table that two fan-outs share is restored to before both": [
+        ("query", "A", {"tables": "delta,delta2"}),
+        ("query", "B", {"tables": "delta,delta2", "id": "b"}),
+        ("produce", "in", 3),
+        ("run", "A", 1),
+        ("produce", "in", 3),
+        ("run", "A", 1, ("kill", ("spark: after table", 2))),
+        ("run", "B", 1),
+        ("table", "delta2", "restore", 1),
+    ],
+}
+"""What people do to a fan-out's tables."""
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
+    **TABLES,
     "a topic is made anew, is as long as before, and the broker starts again": [
         ("query", "B", {"in": "in2"}),
         ("produce", "in2", 4),

@@ -49,6 +49,10 @@ FOUND_BY = {
     "anonymous writes are not sealed": "a write without a name, killed sealed",
     "an orderly end": "stopped in mid-batch",
     "attempts that come too late": "a copy of a task writes when all is done",
+    "a fan-out's table that was set back": "a table is restored to before the last batch",
+    "a fan-out's table that was set back, and forth": "a table is restored, and back to its last batch",
+    "another query's batches in a table": "a new checkpoint of a fan-out",
+    "a fan-out's batch with other rows": "a fan-out's checkpoint is restored after a kill, and more has come",
 }
 SECOND = {"DecisionGone, the group's notes"}
 """Behind other checks, which stop the same query first."""

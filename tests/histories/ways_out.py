@@ -21,7 +21,7 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.histories import judge, mishaps
+from tests.histories import judge, mishaps, tables
 from tests.histories.offset_log import starting_offsets
 from tests.histories.query import age, logged
 from tests.histories.shapes import SINKS, SOURCES
@@ -629,6 +629,13 @@ def _named_as_before(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"give the fan-out a new name", tables.new_name),
+    (r"Give the fan-out that name again", tables.old_name),
+    (r"bring back the newest checkpoint", _right_checkpoint),
+    (r"RESTORE it to version|Make \d+ or one that comes|Bring (it|back the table)", tables.table_back),
+    (r"fanout .*\bsince=\d", tables.since),
+    (r"rebuild CHECKPOINT --fanout", tables.from_the_table),
+    (r"accept_other_rows=\d", tables.accept),
     (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
     (r"brokers have lost decisions\. Nothing was written\. .*Look for this write's rows", _token_looked),
@@ -684,4 +691,6 @@ _REPEATABLE = {
     _operator_marks: TRIES,
     _token_looked: TRIES,
     _create: 2,
+    tables.table_back: 4,
+    tables.since: 4,
 }  # one transaction, or word, at a time

@@ -33,6 +33,9 @@ from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import committer, source_check, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun
 from eoslog.connector.source import reader, source_topics
+from eoslog.fanout import table
+from eoslog.fanout.delta import DeltaLog
+from eoslog.fanout.iceberg import IcebergTarget
 from tests.histories import spark, stage
 from tests.histories.draw import history
 from tests.histories.run_histories import kinds, play
@@ -237,6 +240,16 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     ],
     "an orderly end": lambda: [(abandoned_run, "end", _nothing)],
     "attempts that come too late": lambda: [(task_writer, "withdraw_if_late", _no_rules)],
+    "a fan-out's table that was set back": lambda: [
+        (DeltaLog, "gone", _nothing),
+        (IcebergTarget, "_gone", _nothing),
+    ],
+    "a fan-out's table that was set back, and forth": lambda: [
+        (DeltaLog, "_having", lambda self, version, *_: [version]),
+        (DeltaLog, "_has_files", lambda *_: False),
+    ],
+    "another query's batches in a table": lambda: [(spark, "number_of", lambda _: 1)],
+    "a fan-out's batch with other rows": lambda: [(table, "compare", _nothing)],
 }
 """A repair, and what makes the connector as it was without it."""
 

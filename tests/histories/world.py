@@ -29,6 +29,7 @@ from tests.histories.query import Query, age, identity, logged
 from tests.histories.shapes import FILES, SAVED, SINKS, SOURCES, Act
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
+from tests.histories.tables import Table
 
 LOUD = (EoslogError, KafkaError)
 _STATELESS = (
@@ -65,6 +66,7 @@ class World:
         """Of checkpoints, when brokers were put back to a copy: batches done then, and when it was made."""
         self.synced: set[str] = set()
         """Files of checkpoints that a power cut does not take."""
+        self.tables: dict[str, Table] = {}
         self.meddled: set[str] = set()
         """Groups that strangers have moved."""
         self._living: App | None = None
@@ -123,7 +125,7 @@ class World:
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
         small, ahead, state (every so many batches the checkpoint is saved), union,
-        rows (they name the topic), each (df.write in foreachBatch has no token)."""
+        rows (they name the topic), each (df.write in foreachBatch has no token), tables (of a fan-out)."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -137,7 +139,8 @@ class World:
             source["small.batch.max.offsets"] = small
         every, union = given.pop("state", None), given.pop("union", "no") == "yes"
         by_rows, each = given.pop("rows", "no") == "yes", given.pop("each", "no") == "yes"
-        token = "each" if each else token
+        tables = [one for one in given.pop("tables", "").split(",") if one]
+        token = "each" if each else "fan" if tables else token
         sink = {**self.ground.sink, "topic": out, **given}
         if every and topic == FILES:
             every = "1"  # batches between two saves could not be planned again
@@ -146,7 +149,10 @@ class World:
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
-        query.union, query.by_rows, query.each = union, by_rows, each
+        query.union, query.by_rows, query.each, query.tables = union, by_rows, each, tables
+        for one in tables:
+            if one not in self.tables:
+                self.tables[one] = Table(one, self.folder / f"table-{one}")
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -223,7 +229,7 @@ class World:
         if query.lineage is not before.lineage and not query.left:
             query.lineage.live = False
         query.lineage, query.token, query.told = before.lineage, None, before.told
-        query.union, query.by_rows, query.each = before.union, before.by_rows, False
+        query.union, query.by_rows, query.each, query.tables = before.union, before.by_rows, False, ()
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
@@ -255,7 +261,7 @@ class World:
             None,
             before.told,
         )
-        query.ids, query.each = list(before.ids), False
+        query.ids, query.each, query.tables = list(before.ids), False, ()
         query.union, query.by_rows = before.union, before.by_rows
         query.used = True
         if same:
@@ -473,6 +479,7 @@ class World:
     def accept_loss(self, query: Query) -> None:
         """Somebody was told that source records are gone, and goes on."""
         held = judge.in_log(self.cluster, query.lineage.topic)
+        query.lineage.accepted |= held
         query.lineage.may_lack |= held
         query.lineage.may_double |= held
 
@@ -588,7 +595,10 @@ class World:
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead, plan.left_out, plan.union = query.ahead, frozenset(query.left_out), query.union
-        plan.by_rows, plan.each = query.by_rows, query.each
+        plan.by_rows, plan.each, plan.accept = query.by_rows, query.each, query.accept
+        plan.tables = [self.tables[one].target(query.since.get(one)) for one in query.tables]
+        for one in (self.tables[name] for name in query.tables):
+            one.lineages += [] if query.lineage in one.lineages else [query.lineage]
         if query.reads_files:
             plan.files = lambda: self.cluster.plain(FILES)
         if query.said is not None and age(query.checkpoint)[1] >= 0:

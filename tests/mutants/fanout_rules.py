@@ -38,6 +38,11 @@ MUTANTS: list[Mutant] = [
         Break("files picked onto another history are not there", "IcebergTarget._has_files", "one.snapshot_id == snapshot or one.data_file.file_path in paths", "one.snapshot_id == snapshot"),
         Break("the library commits again", "IcebergTarget.commit", "self._read.catalog.commit_table(self._read, needs, transaction._updates)", "transaction.commit_transaction()"),
         Break("any query's plan", "marked_ends", "mark.query != number_of(query_id)", "False"),
+        Break("a topic is asked when tables are written", "carry_out", "topic.has(batch)", "False"),
+        Break("any query's token is the batch's", "check_topic", "number_of(by) != batch.query", "False"),
+        Break("a compaction changes rows", "_changes", "one[kind].get('dataChange', True)", "True"),
+        Break("a way back takes nobody's rows", "DeltaLog._judged", "_changes(self._commit(at))", "False"),
+        Break("a way back takes the batch's own past", "IcebergTarget._gone", "one not in kept", "True"),
         Break("a lost answer is an error", "write", "step_of(table, mark, batch) is Step.CHECK and mark is not None", "step_of(table, mark, batch) is None"),
     ),
     *mutants_of(
