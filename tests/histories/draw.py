@@ -23,7 +23,7 @@ MOST_STEPS = 110
 def history(random: Random) -> list[Act]:
     """Acts for World.play."""
     if random.random() < _TABLED:
-        return _tabled(random)
+        return tabled(random)
     if random.random() < _SHORT:
         return _short(random)
     names = ["A", "B", "C"][: random.choice((2, 2, 3))]
@@ -42,7 +42,7 @@ def history(random: Random) -> list[Act]:
     return acts
 
 
-_TABLED = 0.05
+_TABLED = 0.02
 """The share of histories of a fan-out's tables, of which each takes as long as three others."""
 _SHORT = 0.25
 """The share of short histories."""
@@ -105,7 +105,8 @@ _BESIDE_TABLES: tuple[Act, ...] = (
 )  # fmt: skip
 
 
-def _tabled(random: Random) -> list[Act]:
+def tabled(random: Random) -> list[Act]:
+    """A history of a fan-out and its tables."""
     tables = random.choice(_TABLES)
     names = tables.split(",")
     acts: list[Act] = [

@@ -657,10 +657,11 @@ class World:
             lineage.may_double |= lineage.unnoted - query.behind(planned_last)  # docs/limits.md
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             lineage.may_double |= lineage.unnoted  # docs/migrating.md says not to do this
-            if (query.ids[-1] is None or guarantee != "exactly_once") and query.source.get(
-                "kafka.group.id"
-            ) in self.meddled:
+            had = {ident for ident, _ in lineage.names if ident is not None}  # names that batches have had
+            undecided = query.ids[-1] not in had or guarantee != "exactly_once"
+            if undecided and query.source.get("kafka.group.id") in self.meddled:
                 self.accept_loss(query)  # without a decision no sink tells where the last query has ended
+                query.former_sinks |= lineage.sinks
         stream = self.ground.stream(plan, app, Told(planned, completed, read))
         query.run, query.error = stream, None
 
