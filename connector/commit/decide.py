@@ -278,7 +278,7 @@ def commit(
         more = (terms.saving, None, terms.noting, ballot.open_rows)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:
-        raise fenced(sink, f"it has decided {last.batch} since")
+        raise fenced(sink, f"it has decided {last.said} since")
     if last is not None:
         yield from _end(sink, last, stamp)
     return last
@@ -304,7 +304,7 @@ def _check_undecided(sink: Sink, ballot: Ballot, decision: Decision, last: Decis
     if known < stamp.sequence:
         raise put_back(sink, f"this driver began behind its decision {stamp.sequence}, and it knows {known}")
     if last is not None and known > stamp.sequence:
-        raise fenced(sink, f"it has decided {last.batch} since")
+        raise fenced(sink, f"it has decided {last.said} since")
     if last is not None and stamp.lost:
         check_replay(last, decision, stamp.lost)
 
@@ -441,7 +441,7 @@ def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) ->
 
 def _unprepared(decision: Decision, wrong: Sequence[str]) -> BatchRefused:
     return BatchRefused(
-        f"{decision.batch} was not decided, because transactions of its tasks are no longer open or "
+        f"{decision.said} was not decided, because transactions of its tasks are no longer open or "
         f"about to time out: {'; '.join(wrong)}. Start the query again; if this comes back, raise "
         "kafka.transaction.timeout.ms or make batches smaller (maxOffsetsPerTrigger)"
     )
@@ -451,7 +451,7 @@ def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> Comm
     if isinstance(answer, Refused) and answer.code in FENCED:
         return fenced(sink, answer)
     return BatchRefused(
-        f"{decision.batch} was not decided: {what}: {answer}. It is safe to start the query again"
+        f"{decision.said} was not decided: {what}: {answer}. It is safe to start the query again"
     )
 
 
@@ -550,7 +550,7 @@ def _unready(
 
 def _ended_in_part(decision: Decision, gone: Sequence[str]) -> BatchRefused:
     return BatchRefused(
-        f"{decision.batch} was not decided, because rows or offsets of it are gone, and its coordinators "
+        f"{decision.said} was not decided, because rows or offsets of it are gone, and its coordinators "
         f"do not know that: {'; '.join(gone)}. Somebody has ended transactions on their partitions alone "
         "(kafka-transactions.sh abort), or records were deleted before they could be read "
         "(kafka-delete-records.sh, or retention.ms is shorter than a batch takes), or a leader was elected "
@@ -561,7 +561,7 @@ def _ended_in_part(decision: Decision, gone: Sequence[str]) -> BatchRefused:
 
 def _reopened(last: Decision, winners: Sequence[Winner]) -> BatchRefused:
     return BatchRefused(
-        f"{last.batch} is decided and was committed, and {len(winners)} of its transactions are open again "
+        f"{last.said} is decided and was committed, and {len(winners)} of its transactions are open again "
         f"({winners[0].participant.name}): the brokers have lost what they acknowledged, or were put back to "
         "an older copy. Nothing more was decided. Start the query again: it commits them first"
     )
@@ -601,14 +601,14 @@ def _find_out(
     stored = yield from ask_stored(sink, own.identity)
     if isinstance(stored, (Refused, Unknown)):
         raise OutcomeUnknown(
-            f"{decision.batch}: its decision was sent and the outcome is unknown ({answer}; {stored}). Start "
+            f"{decision.said}: its decision was sent and the outcome is unknown ({answer}; {stored}). Start "
             "the query again: it finds out, and continues without losing or doubling a row"
         )
     last = decode(sink, stored.chunks)
     if last is not None and last.unsealed == decision.unsealed:
         return last
     if last is not None and last.sequence > decision.sequence:
-        raise fenced(sink, f"it has decided {last.batch} since")
+        raise fenced(sink, f"it has decided {last.said} since")
     fault = _refusal(sink, decision, "the coordinator did not commit", answer)
     fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
     yield from try_abort(decision.enders)

@@ -114,7 +114,10 @@ class Decision(NamedTuple):
 
     @property
     def said(self) -> str:
-        """How messages name it: the number of a token's batch is no one's but the sink's."""
+        """How messages name it: the number of a write's batch is no one's but the sink's."""
+        for write in self.within.kept[-1:]:  # this one
+            under = f", with write.token={write.token}," if write.token else ""
+            return f"the write of batch {write.batch} of query {self.batch.query_id} to {write.where}{under}"
         if self.tokens.get(Token.of(self.batch.query_id)) is not None:
             return f"the write with write.token={self.batch.query_id}"
         return str(self.batch)

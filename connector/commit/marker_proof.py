@@ -94,7 +94,7 @@ def prove_last(sink: Sink, own: ProducerIdentity | None, lost: Collection[int] =
     if not aborted:
         return
     question = FindHeld(last.written, aborted)
-    what = f"{last.batch} is written again, but it cannot be seen whether its aborted rows are closed"
+    what = f"{last.said} is written again, but it cannot be seen whether its aborted rows are closed"
     if held := (yield from demand(question, what, MarkersMissing)):
         answer = yield from ask(WriteMarkers(held, commit=False))
         if isinstance(answer, (Refused, Unknown)):

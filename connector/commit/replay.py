@@ -58,7 +58,7 @@ def check_same_rows(last: Decision, again: Decision, accept: str) -> None:
     if not last.batch.repeats(again.batch) or not last.content.differs(again.content):
         return
     raise ReplayDiffers(
-        f"{last.batch} was decided with {last.content}, is run again, and has {again.content} now: the same "
+        f"{last.said} was decided with {last.content}, is run again, and has {again.content} now: the same "
         "batch with other rows. Those of the first time are visible, and nothing more was written. Was the "
         "checkpoint restored from an older copy, or were its newest files lost? Bring the right checkpoint "
         "back. If the query's plan does not repeat (rand, uuid, a table read beside the stream), or the rows "

@@ -64,6 +64,7 @@ def followed(
     sink: str | None = None,
     since: ProducerIdentity | None = None,
     waiting: Mapping[str, int] | None = None,
+    rested: bool = False,
 ) -> list[str]:
     """Where rows of transactions follow in the places' topics, and how many, a text for each partition. In
     partitions without a place, rows count that are younger. Those of a transactional.id that no sink of
@@ -72,8 +73,9 @@ def followed(
     cluster does not know. `since`: nothing shows that there are any. So of the sink's runs only this one and
     later ones count, an id that may be hidden from this user is somebody else's, and all partitions together
     are looked through no further than one. `waiting`: topics where there is no place, and a time in ms;
-    what was removed there counts unless something older is left, or `since` is given. Raises KafkaError,
-    RetriesExhausted."""
+    what was removed there counts unless something older is left, or `since` is given. `rested`: that time is
+    so long ago that the cluster may have forgotten decisions since: what was removed counts all the same.
+    Raises KafkaError, RetriesExhausted."""
     wanted = tuple(places)
     first = dict[TopicPartition, int]()
     for place in wanted:
@@ -104,7 +106,7 @@ def followed(
     removed += [
         f"{tp[0]}-{tp[1]} begins at {begins[tp]}: what it had before was removed"
         for tp in unplaced
-        if since is None
+        if (rested or since is None)
         and begins[tp] > 0
         and first.get(tp, ends[tp]) <= begins[tp]  # else something older is left
     ]

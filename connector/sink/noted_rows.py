@@ -8,7 +8,7 @@ from eoslog.client.admin.transaction_states import ONGOING, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rested
+from eoslog.connector.checkpoint.checkpoint_view import FRESH_SECONDS, CheckpointView, has_rested
 from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
 from eoslog.connector.checkpoint.start_facts import Completed, RowsFound
 from eoslog.connector.commit.decision import Decision
@@ -120,11 +120,13 @@ def undecided_behind(
 
 def behind_the_first(cluster: Cluster, checkpoint: Checkpoint, sink: str) -> tuple[str, ...]:
     """Where rows of the sink are visible although it knows of no decision and the checkpoint of no batch that
-    is done: behind those of a first batch that was not decided, or since the query's first start. Raises
+    is done: behind those of a first batch that was not decided, or since the query's first start. If that
+    was so long ago that the cluster may have forgotten decisions, also where rows were removed since. Raises
     KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     waiting = dict([note.waiting] if note.waiting else ())
-    return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting))
+    rested = time.time() - max(waiting.values(), default=0) / 1000 > FRESH_SECONDS
+    return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting, rested=rested))
 
 
 def rows_behind(cluster: Cluster, checkpoint: Checkpoint, batch: int) -> RowsFound:

@@ -52,6 +52,7 @@ _QUERIES: tuple[dict[str, str], ...] = (
     {"id": "x", "kafka.group.id": "g", "state": "2"},
     {"rows": "yes"}, {"rows": "yes", "id": "x"}, {"in": "in,in2", "union": "yes"},
     {"in": "in,in2", "union": "yes", "id": "x"},
+    {"token": "job", "second": "out2"}, {"each": "yes", "second": "out2"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
 )  # fmt: skip
 _MOMENTS = (
@@ -150,6 +151,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
     if random.random() < 0.15:
         token = random.choice(("job", f"job-{name}", None))
         given |= {"token": token, "each": "no" if token else "yes", "kafka.group.id": None}
+        if random.random() < 0.4:
+            given["second"] = {"out": "out2", "out2": "out"}[str(given["out"])]
     if random.random() < 0.2:
         given["most"] = "3"
     if random.random() < 0.5:
@@ -177,7 +180,7 @@ _PLACES = (
     "plan: after INIT_PRODUCER_ID",
     "plan: after OFFSET_FETCH", "task: after INIT_PRODUCER_ID", "task: after PRODUCE",
     "task: before OFFSET_FETCH",
-    "commit: before INIT_PRODUCER_ID", "commit: after INIT_PRODUCER_ID",
+    "commit: before INIT_PRODUCER_ID", "commit: after INIT_PRODUCER_ID", "spark: between writes",
     "commit: before TXN_OFFSET_COMMIT",
     "commit: after TXN_OFFSET_COMMIT", "commit: before END_TXN", "commit: after END_TXN",
     "plan: before END_TXN",

@@ -62,6 +62,18 @@ def end(world: "World") -> None:
         _judge_write(world, lineage, rows)
     for table in world.tables.values():
         _judge_table(world, table)
+    for lineage in (one for one in world.lineages if one.seconds):
+        _judge_second(world, lineage, rows)
+
+
+def _judge_second(world: "World", lineage: Lineage, rows: Counter[str]) -> None:
+    name = f"{lineage.name}+"
+    lacks = lineage.may_lack | lineage.second_lacks
+    lacks |= {uid for uid in lineage.tried if world.deleted[f"{name}:{uid}"]}
+    for found in judge.judge(
+        replace(lineage, name=name, may_lack=lacks), rows, judge.in_log(world.cluster, lineage.topic)
+    ):
+        world.findings.append(Finding(f"second write: {found.kind}", found.what))
 
 
 def _drain_all(world: "World") -> bool:

@@ -22,7 +22,9 @@ class Lineage:
     it has not. `sinks`: ids of the sinks that its batches were given to; `topics`: those of their rows;
     `names`: each transactional.id and group of theirs; `groups`: those
     of batches that are done; `queries`: Spark's ids of its queries. `again`: a query was started again
-    although another one had taken its pipeline over. `may_lack`, `may_double`: records for which somebody has
+    although another one had taken its pipeline over. `accepted`: records that its source may have lost, or
+    may give again. `seconds`: each row is written a second time, marked with a plus; `second_lacks`: records
+    whose second row the brokers have lost. `may_lack`, `may_double`: records for which somebody has
     taken that into account, having been told.
     """
 
@@ -40,6 +42,8 @@ class Lineage:
     unnoted: set[str] = field(default_factory=set)
     queries: set[str] = field(default_factory=set)
     accepted: set[str] = field(default_factory=set)
+    second_lacks: set[str] = field(default_factory=set)
+    seconds: bool = False
     may_lack: set[str] = field(default_factory=set)
     may_double: set[str] = field(default_factory=set)
     began: bool = False

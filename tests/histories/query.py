@@ -39,6 +39,10 @@ class Query:
     """Its rows name the topic."""
     each: bool = False
     """Its df.write in foreachBatch has no token: its batch says which it is."""
+    second: str | None = None
+    """The topic of a second df.write in foreachBatch."""
+    left_out_second: set[int] = field(default_factory=set)
+    """Batches whose second write is left out, since an error told."""
     tables: Sequence[str] = ()
     """Its batches go to these tables, too: it is a fan-out called `token`."""
     since: dict[str, int] = field(default_factory=dict)
@@ -104,6 +108,11 @@ class Query:
     def writer(self) -> str:
         """How the names of its tokens' sinks begin."""
         return self.ids[-1] or WRITER
+
+    def means_second(self, text: str) -> bool:
+        """Whether an error is about its second write."""
+        said = (f"topic {self.second}", f":{self.second}", f"write.token={self.token}+-")
+        return self.second is not None and any(one in text for one in said)
 
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""

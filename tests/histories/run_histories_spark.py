@@ -74,7 +74,7 @@ def possible(acts: Sequence[Act]) -> list[Act]:
     return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger")]
 
 
-_IMITATED = ("kafka.transaction.timeout.ms", "union", "rows", "state", "each", "tables")
+_IMITATED = ("kafka.transaction.timeout.ms", "union", "rows", "state", "each", "tables", "second")
 """Options of a query with Spark imitated alone."""
 
 

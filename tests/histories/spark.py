@@ -86,8 +86,9 @@ class Plan:
     with Spark's file source, and what it reads is told by `rows`. `left_out`: the function of foreachBatch
     writes nothing in these batches. `union`: each of its topics has a source of its own.
     `by_rows`: the rows name the topic, and the sink has no such option. `each`: df.write has no token.
-    `tables`: the batches go to these by a fan-out called `token`, beside the topic; `accept`: the batch that
-    may have other rows.
+    `second`: the function of foreachBatch writes the rows to this topic, too, marked with a plus, except in
+    batches of `left_out_second`. `tables`: the batches go to these by a fan-out called `token`, beside the
+    topic; `accept`: the batch that may have other rows.
     """
 
     checkpoint: Path
@@ -104,6 +105,8 @@ class Plan:
     union: bool = False
     by_rows: bool = False
     each: bool = False
+    second: str | None = None
+    left_out_second: Collection[int] = ()
     tables: Sequence[Any] = ()
     accept: int | None = None
 
@@ -237,13 +240,10 @@ class Stream:
             if batch.end is not None and (begin != batch.end or batch.begin is None):
                 rows = self._planned(batch.number, begin, batch.end)
         rows = rows or [lambda: iter(())]
-        if self.plan.token is not None and batch.number in self.plan.left_out:
-            logger.debug("batch %d is left out", batch.number)
-        elif self.plan.token is not None and self.plan.tables:
+        if self.plan.token is not None and self.plan.tables:
             self._fan_out(self.plan.token, batch.number, rows)
         elif self.plan.token is not None:
-            token = {} if self.plan.each else {"write.token": f"{self.plan.token}-{batch.number}"}
-            self._write(batch.number, token, rows)
+            self._foreach(self.plan.token, batch.number, rows)
         else:
             options, schema = dict(self.plan.sink), SCHEMA
             if self.plan.told:
@@ -258,6 +258,18 @@ class Stream:
         self._batch, self._next = None, batch.number + 1
         self._committed = self._committed if batch.end is None else batch.end
         self._step("after commits")
+
+    def _foreach(self, token: str, number: int, rows: Sequence[Callable[[], Rows]]) -> None:
+        """The function of foreachBatch: a write, or two."""
+
+        def token_of(stem: str) -> dict[str, str]:
+            return {} if self.plan.each else {"write.token": f"{stem}-{number}"}
+
+        if number not in self.plan.left_out:
+            self._write(number, token_of(token), rows)
+        if self.plan.second is not None and number not in self.plan.left_out_second:
+            self._step("between writes")
+            self._write(number, {"topic": self.plan.second, **token_of(f"{token}+")}, _plus(rows))
 
     def _write(self, batch: int, more: dict[str, str], rows: Sequence[Callable[[], Rows]]) -> None:
         """df.write of foreachBatch."""
@@ -471,6 +483,20 @@ def _named(rows: Sequence[Callable[[], Rows]], topic: str) -> list[Callable[[], 
         )
 
     return [naming(read) for read in rows]
+
+
+def _plus(rows: Sequence[Callable[[], Rows]]) -> list[Callable[[], Rows]]:
+    """Each task's rows, marked with a plus."""
+
+    def marked(read: Callable[[], Rows]) -> Callable[[], Rows]:
+        return lambda: (
+            pa.record_batch(
+                {"value": [one.replace(b":", b"+:", 1) for one in batch.column("value").to_pylist()]}
+            )
+            for batch in read()
+        )
+
+    return [marked(read) for read in rows]
 
 
 class StreamSink:

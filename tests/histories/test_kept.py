@@ -2673,6 +2673,46 @@ def test_a_word_accepts_all_that_its_error_has_told(topic: str) -> None:
     assert ("has written to topic out" in world.told[0]) == (topic == "out2"), world.told
 
 
+def test_a_write_of_foreachbatch_is_named_by_its_batch_and_its_topic() -> None:
+    """Its sink counts writes, two a batch here: who is told that number publishes other rows."""
+    killed = ("kill", ("commit: after END_TXN", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"each": "yes", "second": "out2"}), ("produce", "in", 3)]
+    acts += [("run", "A", 1), ("produce", "in", 3), ("run", "A", 1, killed), ("forget", True, False, False)]
+    world = play(acts)
+    assert not world.findings and world.ways["ParticipantsLost: published"], (world.told, world.findings)
+    assert re.search(r"the write of batch 1 of query \S+ to topic out is decided", world.told[0]), world.told
+
+
+FIRST_BATCH = ("plan: after INIT_PRODUCER_ID", "task: after PRODUCE", "commit: before END_TXN")
+
+
+@pytest.mark.parametrize("moment", FIRST_BATCH)
+@pytest.mark.parametrize("source", ["in", "files"])
+def test_a_copy_of_before_the_first_decision_does_not_write_what_retention_has_taken(
+    source: str, moment: str
+) -> None:
+    """The cluster has forgotten the decision, and the log the rows."""
+    acts: list[tuple[Any, ...]] = [("query", "B", {"in": source}), ("produce", source, 1)]
+    acts += [("run", "B", 1, ("kill", (moment, 1))), ("backup", "B"), ("run", "B", 1)]
+    world = play([*acts, ("forget", False, True, True), ("restore", "B")])
+    assert not world.findings and world.errors["CheckpointOlder"], (world.told, world.findings)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 86400.0])
+def test_a_first_batch_of_today_is_begun_again_whatever_others_have_removed(seconds: float) -> None:
+    """No decision is forgotten so soon, so what a topic has lost meanwhile is another writer's."""
+    killed = ("kill", ("commit: after TXN_OFFSET_COMMIT", 1))
+    acts: list[tuple[Any, ...]] = [("query", "B", {}), ("produce", "in", 1), ("produce", "out", 3)]
+    acts += [
+        ("run", "B", 1, killed),
+        ("wait", seconds),
+        ("forget", False, False, True, False),
+        ("run", "B", 1),
+    ]
+    world = play(acts)
+    assert not world.findings and not world.errors, (world.told, world.findings)
+
+
 def test_a_write_of_foreachbatch_that_lost_rows_goes_on_with_the_word() -> None:
     """Without a token it is not replayed, so the error does not say that, and its word counts."""
     killed = ("kill", ("commit: after END_TXN", 1))

@@ -152,7 +152,7 @@ def _looked(world: "World", query: "Query", text: str) -> bool:
     rows = lineage.batches.get(int(batch.group(1)), lineage.done)  # of a batch that was done once, those are
     word = "written" if any(seen[f"{lineage.name}:{uid}"] for uid in rows) else "missing"
     if word == "written":
-        world.publish(query, int(batch.group(1)), batch.group(2), 0)
+        world.publish(query, int(batch.group(1)), batch.group(2), 0, query.means_second(text))
     told = re.search(rf"start\.accepted=(\S*batch-{word}:[\w-]+:\d+)", text)
     if told is None or query.sink.get("start.accepted") == told.group(1):
         return False
@@ -309,7 +309,7 @@ def _line(world: "World", query: "Query", text: str) -> bool:
 
 def _published(world: "World", query: "Query", text: str) -> bool:
     """Publish what is missing by hand, and go on with the word."""
-    told = re.search(r"batch (\d+) of query (\S+) is decided", text)
+    told = re.search(r"batch (\d+) of query (\S+) (?:to topic \w+ )?is decided", text)
     of_token = re.search(r"the write with write\.token=\S*?(\d+) is decided", text)
     word = re.search(r"start\.accepted=(rows-lost:[\w.%-]+:\d+)", text)
     if not (told or of_token) or word is None or query.sink.get("start.accepted") == word.group(1):
@@ -317,9 +317,9 @@ def _published(world: "World", query: "Query", text: str) -> bool:
     missing = re.search(r"(\d+) rows of its partitions \[[\d, ]*\] are lost", text)
     count = int(missing.group(1)) if missing else 0
     if told is not None:
-        world.publish(query, int(told.group(1)), told.group(2), count)
+        world.publish(query, int(told.group(1)), told.group(2), count, query.means_second(text))
     elif of_token is not None:
-        world.publish(query, int(of_token.group(1)), "", count)
+        world.publish(query, int(of_token.group(1)), "", count, query.means_second(text))
     query.sink["start.accepted"] = word.group(1)
     if "may lack some of earlier batches" in text:  # who compares and publishes them has each row once
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
@@ -414,8 +414,8 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     if query.token is None:
         return False
     told = re.search(r"write\.token=\S*?(\d+) has written .*leave this write out, once", text)
-    if told is not None and _has_written(world, query, int(told.group(1))):
-        query.left_out.add(int(told.group(1)))
+    if told is not None and _has_written(world, query, int(told.group(1)), text):
+        _leave_out_of(query, text, int(told.group(1)))
     else:
         query.token = f"{query.token}-{query.name}"
     return True
@@ -425,19 +425,27 @@ def _leave_this_out(world: "World", query: "Query", text: str) -> bool:
     """A df.write of foreachBatch whose first rows are visible is left out; those that came only now are not
     written, as the error says."""
     told = re.search(r"batch (\d+) of query \S+ a df\.write of foreachBatch without", text)
-    if told is None or int(told.group(1)) in query.left_out:
+    if told is None or not _leave_out_of(query, text, int(told.group(1))):
         return False
-    query.left_out.add(int(told.group(1)))
     query.lineage.may_lack |= query.lineage.batches.get(int(told.group(1)), set())
     return True
 
 
-def _has_written(world: "World", query: "Query", batch: int) -> bool:
+def _leave_out_of(query: "Query", text: str, batch: int) -> bool:
+    """Leave a write out of its batch: that which the error means; whether that was not done yet."""
+    left_out = query.left_out_second if query.means_second(text) else query.left_out
+    done = batch in left_out
+    left_out.add(batch)
+    return not done
+
+
+def _has_written(world: "World", query: "Query", batch: int, text: str = "") -> bool:
     """Whether rows of the pipeline's batch are visible, as somebody finds out who looks into the topic."""
     lineage, seen = query.lineage, judge.seen(world.cluster, SINKS)
     noted = (rows for (_, number), rows in lineage.noted.items() if number == batch)
     rows = lineage.batches.get(batch, set()).union(*noted)
-    return any(seen[f"{lineage.name}:{uid}"] for uid in rows)
+    name = f"{lineage.name}+" if query.means_second(text) else lineage.name
+    return any(seen[f"{name}:{uid}"] for uid in rows)
 
 
 def _token_looked(world: "World", query: "Query", text: str) -> bool:
@@ -449,9 +457,9 @@ def _token_looked(world: "World", query: "Query", text: str) -> bool:
     word = re.search(r"start\.accepted=(\S*decisions-gone:\S+)", text)
     if told is None or word is None:
         return False
-    if _has_written(world, query, int(told.group(1))):
-        query.left_out.add(int(told.group(1)))
-        world.publish(query, int(told.group(1)), "", 0)
+    if _has_written(world, query, int(told.group(1)), text):
+        _leave_out_of(query, text, int(told.group(1)))
+        world.publish(query, int(told.group(1)), "", 0, query.means_second(text))
     else:
         query.sink["start.accepted"] = word.group(1)
     return True
@@ -691,6 +699,8 @@ _REPEATABLE = {
     _operator_marks: TRIES,
     _token_looked: TRIES,
     _create: 2,
+    _another_token: 4,
+    _leave_this_out: 4,
     tables.table_back: 4,
     tables.since: 4,
 }  # one transaction, or word, at a time

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -125,7 +126,8 @@ class World:
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
         small, ahead, state (every so many batches the checkpoint is saved), union,
-        rows (they name the topic), each (df.write in foreachBatch has no token), tables (of a fan-out)."""
+        rows (they name the topic), each (df.write in foreachBatch has no token), tables (of a fan-out),
+        second (the topic of a second df.write)."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -139,6 +141,7 @@ class World:
             source["small.batch.max.offsets"] = small
         every, union = given.pop("state", None), given.pop("union", "no") == "yes"
         by_rows, each = given.pop("rows", "no") == "yes", given.pop("each", "no") == "yes"
+        given_second = given.pop("second", None)
         tables = [one for one in given.pop("tables", "").split(",") if one]
         token = "each" if each else "fan" if tables else token
         sink = {**self.ground.sink, "topic": out, **given}
@@ -153,6 +156,7 @@ class World:
         for one in tables:
             if one not in self.tables:
                 self.tables[one] = Table(one, self.folder / f"table-{one}")
+        query.second = given_second if token and given_second != out and not tables else None
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -230,6 +234,7 @@ class World:
             query.lineage.live = False
         query.lineage, query.token, query.told = before.lineage, None, before.told
         query.union, query.by_rows, query.each, query.tables = before.union, before.by_rows, False, ()
+        query.second = None
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.newest  # not its own, of another pipeline
@@ -261,7 +266,7 @@ class World:
             None,
             before.told,
         )
-        query.ids, query.each, query.tables = list(before.ids), False, ()
+        query.ids, query.each, query.tables, query.second = list(before.ids), False, (), None
         query.union, query.by_rows = before.union, before.by_rows
         query.used = True
         if same:
@@ -303,6 +308,8 @@ class World:
         self.do_stop(name)
         if "state.topic" in query.sink and (option, value) in _STATELESS:
             return  # such a query is refused at once
+        if option == "topic" and value == query.second:
+            return  # two writes to one topic need tokens of their own
         again = query.lineage.batches or any(n > age(query.checkpoint)[0] for _, n in query.lineage.noted)
         if query.token is not None and option == "topic" and again:
             return  # the same token for another topic is another write (docs/guarantees.md)
@@ -426,6 +433,8 @@ class World:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
         for lineage in [q.lineage for q in self.queries.values() if q.token is not None]:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
+            second = gone + unseen
+            lineage.second_lacks |= {uid for uid in lineage.tried if second[f"{lineage.name}+:{uid}"]}
         compares = "processing.guarantee", "exactly_once"
         current = [
             q.lineage
@@ -521,15 +530,18 @@ class World:
         others = [q for q in self.queries.values() if q.lineage is not query.lineage]
         return told is not None and any(told.group(1) in identity(q.checkpoint) for q in others)
 
-    def publish(self, query: Query, batch: int, ident: str, missing: int) -> None:
+    def publish(self, query: Query, batch: int, ident: str, missing: int, second: bool = False) -> None:
         """Write rows of a batch of the query of that id by hand; so many are said to be missing. Without an
-        id it is the batch of a token: that of who has written it first."""
+        id it is the batch of a token: that of who has written it first. `second`: of its second write."""
         known = [q for q in self.queries.values() if ident and ident in identity(q.newest or q.checkpoint)]
         owner = known[0] if known else query
         first = (line for line in self.lineages if line.sinks & owner.lineage.sinks and batch in line.batches)
         of_line = owner.lineage if ident else next(first, owner.lineage)
         of_batch = of_line.noted.get((ident, batch)) or of_line.batches.get(batch, of_line.done)
-        self._publish(of_line, owner.sink["topic"], of_batch, missing)
+        if second and owner.second is not None:
+            self._publish(replace(of_line, name=f"{of_line.name}+"), owner.second, of_batch, missing)
+        else:
+            self._publish(of_line, owner.sink["topic"], of_batch, missing)
 
     def publish_rest(self, query: Query) -> None:
         """Write the rows by hand of batches that are done and that nobody sees."""
@@ -596,6 +608,8 @@ class World:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.ahead, plan.left_out, plan.union = query.ahead, frozenset(query.left_out), query.union
         plan.by_rows, plan.each, plan.accept = query.by_rows, query.each, query.accept
+        plan.second, plan.left_out_second = query.second, frozenset(query.left_out_second)
+        query.lineage.seconds |= query.second is not None
         plan.tables = [self.tables[one].target(query.since.get(one)) for one in query.tables]
         for one in (self.tables[name] for name in query.tables):
             one.lineages += [] if query.lineage in one.lineages else [query.lineage]
