@@ -240,6 +240,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     ],
     "an orderly end": lambda: [(abandoned_run, "end", _nothing)],
     "attempts that come too late": lambda: [(task_writer, "withdraw_if_late", _no_rules)],
+}
+"""A repair, and what makes the connector as it was without it."""
+OF_TABLES: dict[str, Callable[[], list[Change]]] = {
     "a fan-out's table that was set back": lambda: [
         (DeltaLog, "gone", _nothing),
         (IcebergTarget, "_gone", _nothing),
@@ -251,16 +254,14 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "another query's batches in a table": lambda: [(spark, "number_of", lambda _: 1)],
     "a fan-out's batch with other rows": lambda: [(table, "compare", _nothing)],
 }
-"""A repair, and what makes the connector as it was without it."""
-OF_TABLES = [*ROWS][-4:]
-"""Repairs of fan-outs: they are looked for in histories of tables alone."""
+"""The same of fan-outs: they are looked for in histories of tables alone."""
 
 
 @contextmanager
 def without(row: str) -> Iterator[None]:
     """Within it the connector lacks this repair."""
     with ExitStack() as changes:
-        for whose, name, instead in ROWS[row]():
+        for whose, name, instead in (ROWS | OF_TABLES)[row]():
             changes.enter_context(patch.object(whose, name, instead))
         for parsed in (stage._sinks, stage._sources):
             parsed.cache_clear()
@@ -292,7 +293,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3, help="of each row")
     given = parser.parse_args()
     print("| taken out | found in | first after | as |\n|---|---|---|---|")
-    for row in given.rows or ROWS:
+    for row in given.rows or (*ROWS, *OF_TABLES):
         found, played, what = look(row, given.histories, given.seed, given.minutes)
         first = str(found[0]) if found else "not found"
         print(f"| {row} | {len(found)} of {played} | {first} | {what} |", flush=True)
