@@ -625,17 +625,19 @@ class World:
             for uid in uids:
                 lineage.tried.setdefault(uid, set()).add(guarantee)
             lineage.batches.setdefault(batch, set()).update(uids)
+            if plan.tables:
+                planned(batch, rows_are_read=True)  # all of its places go along with it
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)  # of a planned one, too
             return _rows([f"{lineage.name}:{uid}" for uid in uids])
 
-        def planned(batch: int) -> None:
+        def planned(batch: int, rows_are_read: bool = False) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
             lineage.queries.add(stream.query_id)
             lineage.topics.add(plan.sink["topic"])
             lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
             if plan.each:
                 lineage.sinks.add(sink_of_query(stream.query_id).id)
-            elif plan.token is not None:
+            elif plan.token is not None and (rows_are_read or not plan.tables):
                 name = plan.sink.get("transactional.id") or "eoslog-write"
                 lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
             if not lineage.began and stream.began:  # else a copy comes back, which began where it had begun
