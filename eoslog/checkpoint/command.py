@@ -39,6 +39,7 @@ from eoslog.checkpoint.standing import (
     SourcePlace,
     Standing,
     check_rests,
+    leader_epochs,
     named_places,
     places,
     position_of,
@@ -206,7 +207,8 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     begins = {(0, *where): at for where, at in bounds.first.items()}
     new = resolve(session.cluster, target, begins, bounds, back=False)
     ids = {} if info.topic_id is None else {topic: info.topic_id}
-    edit = set_ends(found, "add-topic", {**places(last), **new}, ids)
+    epochs = leader_epochs(session.cluster, new)
+    edit = set_ends(found, "add-topic", {**places(last), **new}, ids, epochs)
     pay_and_carry_out(session, found, edit, how, begins)
 
 
@@ -323,12 +325,12 @@ def _set(
 ) -> Edit:
     _check_there(ends, _bounds(session, ends, how))
     _check_read(session.cluster, position_of(found), ends)
-    return set_ends(found, kind, ends, {})
+    return set_ends(found, kind, ends, {}, leader_epochs(session.cluster, ends))
 
 
 def _check_read(cluster: Cluster, last: Planned, ends: Mapping[SourcePlace, int]) -> None:
-    """Check that the log is the one that was read, up to where a partition is set to: the edit forgets the
-    leader epochs by which a start sees that. Raises NotEditable."""
+    """Check that the log is the one that was read, up to where a partition is set to: the edit names today's
+    leader epoch, by which a start does not see that. Raises NotEditable."""
     for number, text in enumerate(last.sources):
         for (topic, partition), at in log_cut_at(cluster, source_position(text)).items():
             if ends.get((number, topic, partition), 0) > at:

@@ -22,6 +22,7 @@ from eoslog.connector.checkpoint.spark_logs import (
 )
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Left, to_json
+from eoslog.protocol.topic_partitions import TopicPartition
 
 LogFile = tuple[str, int]
 """A log (offsets, commits, or a file source's own, as sources/0) and a batch in it."""
@@ -49,14 +50,15 @@ def set_ends(
     kind: str,
     ends: Mapping[SourcePlace, int],
     ids: Mapping[str, str],
+    epochs: Mapping[TopicPartition, int],
     *,
     cluster: str | None = None,
 ) -> Edit:
     """An edit that sets the ends of the last written batch. `ids`: of topics that the batch does not have.
-    `cluster`: the ends are of this one, and so are the ids."""
+    `epochs`: today's leader epochs. `cluster`: the ends are of this one, and so are ids and epochs."""
     last = position_of(standing)
     old = standing.checkpoint.text(f"offsets/{last.batch_id}") or ""
-    lines = [_end_of(last, number, ends, ids, cluster) for number in range(len(last.sources))]
+    lines = [_end_of(last, number, ends, (ids, epochs), cluster) for number in range(len(last.sources))]
     _check_no_shadow(standing, last, lines)
     text = with_ends(old, lines)
     after: dict[LogFile, str | None] = {("offsets", last.batch_id): text}
@@ -122,21 +124,25 @@ def _end_of(
     last: Planned,
     number: int,
     ends: Mapping[SourcePlace, int],
-    ids: Mapping[str, str],
+    today: tuple[Mapping[str, str], Mapping[TopicPartition, int]],
     cluster: str | None,
 ) -> str:
-    """A source's line with new ends. Leader epochs are kept where no offset rises: a later epoch serves as
-    well. None is known of a higher offset, and without it the log is compared by its ends alone."""
+    """A source's line with new ends. `today`: topics' ids and leader epochs. Where no offset rises its leader
+    epoch is kept: a later epoch serves as well. A higher offset was in the log in today's."""
+    ids, now = today
     text = last.sources[number]
     mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
     position = source_position(text)
     if cluster is not None and mine:
         left = Left(position.left.offsets)  # as the source has it there: ids and epochs are the old cluster's
-        moved = to_json(mine, ids, cluster, left=left) if is_eoslog(text) else to_json(mine)
+        moved = to_json(mine, ids, cluster, now, left=left) if is_eoslog(text) else to_json(mine)
         return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
-    epochs = {tp: e for tp, e in position.epochs.items() if tp in mine and mine[tp] <= position.offsets[tp]}
+    known_now = now if is_eoslog(text) else {}
+    risen = {tp for tp, at in mine.items() if at > position.offsets.get(tp, -1)}
+    epochs = {tp: e for tp, e in position.epochs.items() if tp in mine.keys() - risen}
+    epochs |= {tp: e for tp, e in known_now.items() if tp in risen}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
     left = position.back_in(mine, known).left
     return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))

@@ -19,7 +19,15 @@ from eoslog.checkpoint.compare import Effect, Fate, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
 from eoslog.checkpoint.edits import set_ends
-from eoslog.checkpoint.standing import SourcePlace, Standing, committed_by, last_decision, places, position_of
+from eoslog.checkpoint.standing import (
+    SourcePlace,
+    Standing,
+    committed_by,
+    last_decision,
+    leader_epochs,
+    places,
+    position_of,
+)
 from eoslog.checkpoint.targets import LogBounds
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.records.fetch import count_rows, fetch
@@ -183,7 +191,8 @@ def move_cluster(
             ends, effect = _mapped(session.cluster, there, found, given, watch, how)
         ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in ends})}
         known = {topic: number for topic, number in ids.items() if number is not None}
-        edit = set_ends(found, "move-cluster", ends, known, cluster=new_id)
+        epochs = leader_epochs(there, ends)
+        edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id)
         document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document()}
         if not may_go_on(session, found, effect, document, how):
             return

@@ -10,7 +10,7 @@ has written nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -259,6 +259,14 @@ def last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
     that one first, and then looks again."""
     found = fetch_committed(cluster, sink.group, None, require_stable=False)
     return decode(sink, {number: kept for (where, number), kept in found.items() if where == topic})
+
+
+def leader_epochs(cluster: Cluster, places: Iterable[SourcePlace]) -> dict[TopicPartition, int]:
+    """Those of the partitions' leaders now. Raises KafkaError."""
+    named = sorted({place[1:] for place in places})
+    there = cluster.metadata(sorted({topic for topic, _ in named})).topics
+    known = {(t, p): there[t].epochs.get(p, -1) for t, p in named if t in there}
+    return {tp: epoch for tp, epoch in known.items() if epoch >= 0}
 
 
 def committed_by(cluster: Cluster, group: str | None) -> Mapping[TopicPartition, CommittedOffset]:

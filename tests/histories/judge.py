@@ -24,8 +24,8 @@ class Lineage:
     of batches that are done; `queries`: Spark's ids of its queries. `again`: a query was started again
     although another one had taken its pipeline over. `accepted`: records that its source may have lost, or
     may give again. `seconds`: each row is written a second time, marked with a plus; `second_lacks`: records
-    whose second row the brokers have lost. `may_lack`, `may_double`: records for which somebody has
-    taken that into account, having been told.
+    whose second row the brokers have lost. `sparked`: Spark's own connector has done a batch of it.
+    `may_lack`, `may_double`: records for which somebody has taken that into account, having been told.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Lineage:
     accepted: set[str] = field(default_factory=set)
     second_lacks: set[str] = field(default_factory=set)
     seconds: bool = False
+    sparked: bool = False
     may_lack: set[str] = field(default_factory=set)
     may_double: set[str] = field(default_factory=set)
     began: bool = False

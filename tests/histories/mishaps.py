@@ -189,6 +189,7 @@ def day_with_spark(world: "World", name: str) -> None:
         query.lineage.tried.setdefault(uid, set()).add("exactly_once")
         query.lineage.done.add(uid)
     query.lineage.unnoted |= rows
+    query.lineage.sparked = True
     mark, there = f"{query.lineage.name}:", judge.written(cluster, [query.sink["topic"]])
     query.lineage.may_double |= {uid for uid in rows if there[mark + uid]}  # on an older copy: its own
     if rows:
@@ -238,7 +239,7 @@ def add_topic(world: "World", name: str, topic: str) -> None:
             )
             new = {(0, *where): at for where, at in first.items()}
             ids = {} if info.topic_id is None else {topic: info.topic_id}
-            carry_out(cluster, found, set_ends(found, "add-topic", {**last, **new}, ids))
+            carry_out(cluster, found, set_ends(found, "add-topic", {**last, **new}, ids, {}))
     except (EoslogError, KafkaError):
         return
     world.ways["added"] += 1

@@ -2683,6 +2683,16 @@ def test_a_write_of_foreachbatch_is_named_by_its_batch_and_its_topic() -> None:
     assert re.search(r"the write of batch 1 of query \S+ to topic out is decided", world.told[0]), world.told
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_query_that_was_set_forth_sees_that_its_log_was_cut(lost: bool) -> None:
+    """The edit names today's leader epoch, in the checkpoint and in the group."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x"}), ("produce", "in", 1), ("run", "A", 1)]
+    acts += [("keep", "in"), ("produce", "in", 2), ("edit", "A", 1)]
+    acts += [("lost", "A", "committed")] if lost else []
+    world = play([*acts, ("cut", "in"), ("produce", "in", 4), ("run", "A", 1)])
+    assert not world.findings and world.errors["DataLoss"], (world.told, world.findings)
+
+
 FIRST_BATCH = ("plan: after INIT_PRODUCER_ID", "task: after PRODUCE", "commit: before END_TXN")
 
 

@@ -448,7 +448,7 @@ class World:
             lineage.may_lack |= plain if lineage in current else lacks  # at_least_once compares nothing
         for query in self.queries.values():  # what comes below offsets that Spark's own connector has noted
             newest = age(query.checkpoint)[1]
-            if newest < 0 or query.reads_files:
+            if newest < 0 or query.reads_files or not query.lineage.sparked:
                 continue
             stands, below = (
                 source_position(json.dumps(logged(query.checkpoint, newest))),
