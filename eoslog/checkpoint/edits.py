@@ -129,9 +129,9 @@ def _end_of(
 ) -> str:
     """A source's line with new ends. `today`: topics' ids and leader epochs. Where no offset rises its leader
     epoch is kept: a later epoch serves as well. A higher offset was in the log in today's."""
-    ids, now = today
     text = last.sources[number]
     mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
+    ids, now = today[0], {tp: epoch for tp, epoch in today[1].items() if tp in mine and is_eoslog(text)}
     position = source_position(text)
     if cluster is not None and mine:
         left = Left(position.left.offsets)  # as the source has it there: ids and epochs are the old cluster's
@@ -139,10 +139,9 @@ def _end_of(
         return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
-    known_now = now if is_eoslog(text) else {}
     risen = {tp for tp, at in mine.items() if at > position.offsets.get(tp, -1)}
     epochs = {tp: e for tp, e in position.epochs.items() if tp in mine.keys() - risen}
-    epochs |= {tp: e for tp, e in known_now.items() if tp in risen}
+    epochs |= {tp: e for tp, e in now.items() if tp in risen}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
     left = position.back_in(mine, known).left
     return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))

@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,7 +20,7 @@ from click.testing import Result
 from eoslog.checkpoint import carry_out, edit_numbers, editing
 from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, claimed
-from eoslog.checkpoint.edits import order, order_back
+from eoslog.checkpoint.edits import _end_of, order, order_back
 from eoslog.checkpoint.standing import check_rests, standing
 from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.transactions import init_producer_id
@@ -28,12 +28,15 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import epochs_from_json, to_json
 from eoslog.connector.run import run_memory
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.connector.spark.processes import ProcessIdentity, this_process
 from eoslog.protocol.producer_identity import ProducerIdentity
+from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import decide, group_of, last, lines, plan, run
 
@@ -478,3 +481,26 @@ def test_one_whose_sink_is_at_work(cluster: Cluster, checkpoint: Checkpoint) -> 
     looked_at(cluster, checkpoint)
     with pytest.raises(NotEditable, match="have just changed"):
         looked_at(cluster, checkpoint, lambda: init_producer_id(cluster, sink.coordinator, 60_000))
+
+
+def test_a_line_names_the_leader_epochs_by_which_a_log_that_was_cut_is_seen() -> None:
+    """Kept where no offset rises; today's where one does, of a topic that is new, and of another cluster. A
+    line of Spark's own connector names none."""
+    place = [(0, "in", partition) for partition in range(3)]
+    line = to_json(
+        {("in", 0): 5, ("in", 1): 5, ("in", 2): 5},
+        {"in": "id"},
+        "c",
+        {("in", 0): 1, ("in", 1): 2, ("in", 2): 3},
+    )
+    now = {("in", 0): 7, ("in", 1): 8, ("in", 2): 9, ("new", 0): 4}
+    of_all = now | {("of another source", 0): 6}
+    ends = {place[0]: 5, place[1]: 4, place[2]: 6, (0, "new", 0): 2}
+
+    def epochs(given: Mapping[str, Any], cluster: str | None = None) -> Mapping[TopicPartition, int]:
+        planned = Planned.parse(1, lines(dict(given)))
+        return epochs_from_json(json.loads(_end_of(planned, 0, ends, ({"new": "id2"}, of_all), cluster)))
+
+    assert epochs(line) == {("in", 0): 1, ("in", 1): 2, ("in", 2): 9, ("new", 0): 4}
+    assert epochs(line, "another") == now
+    assert epochs({"in": {"0": 5, "1": 5, "2": 5}}) == {}
