@@ -30,11 +30,13 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place, Seen, ended, why_unread
 from eoslog.connector.commit.seal import abort_later, end_sealed
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, ParticipantSlot, Sink
 from eoslog.connector.commit.winner import Winner
+from eoslog.connector.commit.write_token import sink_of_query
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -165,12 +167,23 @@ def _not_in_log(
     and what it shows of those of which the coordinators know no end. A coordinator that has lost its log's
     end times out what is committed: the log counts."""
     writers = {winner.participant.identity for winner in ended_else}
+    decision = (yield from _with_places(decision)) if ended_else else decision
     places = tuple(place for place in decision.places if place.writer in writers)
     answer = (yield from ask(LookAt(places))) if places else {}
     how = {} if isinstance(answer, (Refused, Unknown)) else ended(answer)
     lost = [w for w in ended_else if how.get(w.participant.identity) is not Seen.COMMITTED]
     doubtful = [w for w in lost if not is_aborted(states[w.participant.name], w.participant)]
     return lost, {w: how.get(w.participant.identity, Seen.REMOVED) for w in doubtful}
+
+
+def _with_places(decision: Decision) -> Rules[Decision]:
+    """The decision as it is where its places are: a write of foreachBatch is decided by its query's sink, and
+    the one that has named its transactions has a copy without them (Namer)."""
+    if decision.places or not decision.write_of:
+        return decision
+    original = yield from observed_decision(sink_of_query(decision.write_of))
+    is_copy = original is not None and original.participants == decision.participants
+    return original if original is not None and is_copy else decision
 
 
 def await_readable(decision: Decision) -> Rules[str | None]:

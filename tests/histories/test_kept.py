@@ -2693,6 +2693,18 @@ def test_a_query_that_was_set_forth_sees_that_its_log_was_cut(lost: bool) -> Non
     assert not world.findings and world.errors["DataLoss"], (world.told, world.findings)
 
 
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_named_write_of_foreachbatch_is_looked_for_in_the_log_before_it_is_called_lost(
+    hidden: bool,
+) -> None:
+    """Transactional ids are forgotten. The query's own sink knows where its rows are; behind another
+    transaction nobody sees them."""
+    acts: list[tuple[Any, ...]] = [("query", "B", {"id": "x", "each": "yes"}), ("produce", "in", 1)]
+    acts += [("stranger", "out")] if hidden else []
+    world = play([*acts, ("run", "B", 1), ("forget", True, False, False)])
+    assert not world.findings and not world.errors, (world.told, world.findings)
+
+
 FIRST_BATCH = ("plan: after INIT_PRODUCER_ID", "task: after PRODUCE", "commit: before END_TXN")
 
 
