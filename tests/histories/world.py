@@ -276,6 +276,8 @@ class World:
         query.lineage = self.lineage(name, before.lineage.topic)
         completed, planned = age(query.checkpoint)  # what is planned begins where the one before it ends
         query.lineage.before = query.behind(max(completed, planned - 1)) | before.lineage.before
+        held = judge.in_log(self.cluster, before.lineage.topic)
+        query.lineage.before |= before.lineage.done - held  # brokers may be put back, and have them again
         query.lineage.began = True
         query.set_id(f"{name}-fork-{len(query.ids)}")
         if "kafka.group.id" in query.sink:
