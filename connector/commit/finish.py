@@ -182,8 +182,9 @@ def _with_places(decision: Decision) -> Rules[Decision]:
     if decision.places or not decision.write_of:
         return decision
     original = yield from observed_decision(sink_of_query(decision.write_of))
-    is_copy = original is not None and original.participants == decision.participants
-    return original if original is not None and is_copy else decision
+    if original is None or original.participants != decision.participants:
+        return decision
+    return original
 
 
 def await_readable(decision: Decision) -> Rules[str | None]:

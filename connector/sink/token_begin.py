@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-from eoslog.client.admin.groups import fetch_committed
-from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable
-from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.move_decision import give_up
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Begun, Run
 from eoslog.connector.commit.token_write import begin_before, begin_write
 from eoslog.connector.commit.transactional_ids import Sink
@@ -49,12 +47,10 @@ def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite
     return StartedWrite(begun, run, key)
 
 
-def written_by(options: SinkOptions, text: str) -> str | None:
+def written_by(options: SinkOptions, text: str, runner: Runner) -> str | None:
     """Whether the token is written: the query whose foreachBatch wrote last under its stem, "" if none is
-    known. None: it is not written. Raises CommitFault, KafkaError."""
+    known. None: it is not written. Raises CommitFault."""
     token = Token.of(text)
     sink = Sink(token.sink_id(options.transactional_id or WRITER, options.topic))
-    found = fetch_committed(shared_cluster(options.client), sink.group, None, require_stable=False)
-    chunks = {number: kept for (where, number), kept in found.items() if where == options.decision_topic}
-    last = decode(sink, chunks)
+    last = runner.run(observed_decision(sink))
     return None if last is None or last.tokens.get(token) is None else last.write_of or ""

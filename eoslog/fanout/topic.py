@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from eoslog.client.wire.config import BOOTSTRAP_OPTION
 from eoslog.connector.options.parsing import SERVERS_VARIABLE, of_environment
 from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.sink.committer import runner_for
 from eoslog.connector.sink.token_begin import written_by
 from eoslog.errors import OptionError
 from eoslog.fanout.rows import SparkRows
@@ -51,7 +52,8 @@ def has(options: Mapping[str, str], batch: Batch) -> bool:
     """Whether the batch's token is written to the topic that these options of `format("eoslog")` name.
 
     Raises FanoutStopped if another query wrote it."""
-    by = written_by(sink_options({**options, "write.token": batch.token}, stream=False), batch.token)
+    given = sink_options({**options, "write.token": batch.token}, stream=False)
+    by = written_by(given, batch.token, runner_for(given))
     check_topic(f"topic {options['topic']}", by, batch)
     return by is not None
 
