@@ -40,6 +40,8 @@ def check_completed(
             check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
+    if rows.unseen and not known:
+        _check_unseen(sink, f"has completed batch {newest}", f"decisions-gone:{newest}", accepted)
     if known or not (rows.any or rows.followed):
         check_rows(sink, rows, accepted)
         return
@@ -164,6 +166,23 @@ def check_run_again(
         "longer than offsets.retention.minutes, or its group was deleted: their rows would be written again. "
         "Nothing was written. Write everything again into another topic, with another transactional.id and a "
         f"new checkpoint; or, if these rows may be there twice, set {to_accept(word, accepted)}"
+    )
+
+
+def check_first(sink: str, accepted: Collection[str]) -> None:
+    """A checkpoint has completed no batch, the cluster has forgotten decisions of the sink, or may have, and
+    nothing says where their rows would be. Raises CheckpointOlder unless that is accepted."""
+    _check_unseen(sink, "has completed no batch", f"{WORD_NEW}:0", accepted)
+
+
+def _check_unseen(sink: str, stands: str, word: str, accepted: Collection[str]) -> None:
+    if word in accepted:
+        return
+    raise CheckpointOlder(
+        f"sink {sink}: the checkpoint {stands}, the cluster does not have the sink's decisions any more, and "
+        "nothing says to which topics rows of later batches went, if there were any. If an older copy of the "
+        "checkpoint was put back, they would be written again. Nothing was written. Bring the right "
+        f"checkpoint back, which is the newest. If this one is that, set {to_accept(word, accepted)}"
     )
 
 

@@ -37,8 +37,8 @@ _VERSION = 1
 
 
 class Waiting(NamedTuple):
-    """A query of which no batch has had rows yet. `topic`: the sink's. `since_ms`: when it started first;
-    rows of its batches are younger."""
+    """A query of which no batch has had rows yet. `topic`: the sink's; "": its rows name them. `since_ms`:
+    when it started first; rows of its batches are younger."""
 
     topic: str
     since_ms: int
@@ -102,17 +102,9 @@ class NotedPlaces(NamedTuple):
         """The newest batch; -1: none is noted."""
         return self.batches[0][0] if self.batches else -1
 
-    def after(
-        self,
-        batch: int,
-        places: Places,
-        *,
-        more: bool = False,
-        waiting: Waiting | None = None,
-        digest: str = "",
-    ) -> Self:
+    def after(self, batch: int, places: Places, *, more: bool = False, digest: str = "") -> Self:
         """With the places of a batch. `more`: in addition to what it has; lost rows are written again.
-        `waiting`: what is noted if neither it nor an earlier one has any. `digest`: the batch's."""
+        `digest`: the batch's."""
         before = [(number, known) for number, known in self.batches if number < batch]
         own = next((known for number, known in self.batches if number == batch), ()) if more else ()
         last = next((one for one in before if one[1]), before[0] if before else None)
@@ -121,7 +113,7 @@ class NotedPlaces(NamedTuple):
         left = [*self.older, *(place for one in before if one != last for place in one[1])]
         older = outlasting(left, last[1] if last else ())[-KEPT_PARTITIONS:]
         placed = older or any(found for _, found in kept)
-        return type(self)(kept, older, None if placed else self.waiting or waiting, digest)
+        return type(self)(kept, older, None if placed else self.waiting, digest)
 
     @property
     def in_batches(self) -> Places:
@@ -132,6 +124,16 @@ class NotedPlaces(NamedTuple):
     def everywhere(self) -> Places:
         """All places."""
         return tuple(dict.fromkeys((*self.in_batches, *self.older)))
+
+    def without_place(self, topics: Iterable[str]) -> dict[str, int]:
+        """Topics where rows of later batches may be, though none of an earlier one is there: those to which
+        the query wrote when it was noted, or writes now (`topics`). Each with a time in ms that such rows are
+        younger than."""
+        if self.waiting is not None:
+            return dict.fromkeys({*topics, self.waiting.topic} - {""}, self.waiting.since_ms)
+        newest = max((place.time_ms for place in self.everywhere), default=None)
+        others = {*topics} - {place.topic for place in self.everywhere}
+        return {} if newest is None else dict.fromkeys(others, newest)
 
     def remade(self, places: Places, batch: int) -> str:
         """Topics of these places that were made anew since batches before `batch` wrote there; "": none

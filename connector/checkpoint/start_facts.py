@@ -32,7 +32,8 @@ class RowsFound(NamedTuple):
     `followed`: where rows of transactions follow, if the sink knows no later decision. `proven`: the newest
     batch that the sink does not know to be decided, and all of whose rows the log shows to be committed.
     `undecided`: where rows of the sink are visible behind those of its last decision: only decided ones
-    become visible, so the cluster has lost their decisions."""
+    become visible, so the cluster has lost their decisions. `unseen`: no topic is known in which rows of
+    later batches would be."""
 
     newest: int | None = None
     batch: int | None = None
@@ -41,6 +42,7 @@ class RowsFound(NamedTuple):
     followed: tuple[str, ...] = ()
     proven: int | None = None
     undecided: tuple[str, ...] = ()
+    unseen: bool = False
 
 
 class Completed(NamedTuple):

@@ -7,7 +7,6 @@ reports. Only begin remembers anything from batch to batch, and nothing breaks i
 import hashlib
 import logging
 import os
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.accepted_differences import acceptable, to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
-from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.abandon import run_of
@@ -368,9 +367,8 @@ def _looked_up(
         _refuse(batch_id, said)
     note = None
     if prepared or not again or noted.newest < batch_id:
-        waiting = None if options.topic is None else Waiting(options.topic, int(time.time() * 1000))
         digest = next((report.stamp.batch.digest for report in reports if report is not None), "")
-        note = noted.after(batch_id, places, more=again, waiting=waiting, digest=digest)
+        note = noted.after(batch_id, places, more=again, digest=digest)
     if options.checkpoint_sync:
         checkpoint.sync_planned(batch_id)
         if options.state is not None:

@@ -24,7 +24,7 @@ from eoslog.protocol.topic_partitions import TopicPartition
 def completed_in(
     cluster: Cluster, view: CheckpointView, since: int | None, last: Decision | None, sink: str
 ) -> Completed:
-    """What is known of the checkpoint's completed batches, if its `sink` has decided `last`."""
+    """What is known of the checkpoint's completed batches, if its former `sink` has decided `last`."""
     decided = None if last is None else last.last_of(view.batch.query_id)
     rows = rows_found(cluster, view, decided, last, sink=sink)
     return Completed(view.completed, since, has_rested(view, rows.newest), rows)
@@ -39,13 +39,15 @@ def rows_found(
     *,
     sink: str = "",
     again: Collection[ProducerIdentity] = (),
+    topics: Collection[str] = (),
 ) -> RowsFound:
     """Hold the places that the checkpoint notes against the log; if it is new, those of the last decisions
     `before` it, at which it may go on; none: of `last`. `decided`: the query's last batch that the sink knows
     to be decided; None: its last decision, `last`, is another query's. `sink`: whose rows must not be visible
-    behind `last`; "": that is not asked. `again`: whose rows of its last batch are written again. What was
-    aborted of a batch that runs again later, in a restored checkpoint, is told when it runs. Raises
-    KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    behind `last`; "": that is not asked. `again`: whose rows of its last batch are written again. `topics`:
+    to which the query writes now; empty: its rows name them, or that is not known. What was aborted of a
+    batch that runs again later, in a restored checkpoint, is told when it runs. Raises KafkaError,
+    RetriesExhausted, CheckpointUnreadable."""
     completed, note = view.completed, _as_decided(NotedPlaces.read(view.checkpoint), decided, last)
     noted, before = note.batches, before or (() if last is None else (last,))
     if decided is None and completed is None and before:
@@ -66,15 +68,21 @@ def rows_found(
     if not noted:
         return RowsFound(newest - 1, done, _said(lacking(cluster, reversed(note.older))))
     batch, places = next((one for one in noted if one[1]), noted[0])
-    waiting = dict([note.waiting] if note.waiting else ())
-    only = sink if waiting and sink else None
-    behind = () if known else tuple(followed(cluster, note.in_batches, only, waiting=waiting))
+    behind = () if known else _behind(cluster, note, sink, topics)
     had = [place for number, found in noted for place in found if number < batch or place.writer not in again]
     shown = had if batch <= view.batch.batch_id else ()
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=shown))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
-    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost)
+    unseen = decided is None and not (note.everywhere or note.without_place(topics))
+    return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost, unseen)
+
+
+def _behind(cluster: Cluster, note: NotedPlaces, sink: str, topics: Collection[str]) -> tuple[str, ...]:
+    """Where rows follow that may be of batches which the note does not know: in every topic that it names, of
+    any sink, and of this one in others, to which the query writes. `topics`: see rows_found()."""
+    others = followed(cluster, (), sink or None, waiting=note.without_place(topics))
+    return (*followed(cluster, note.everywhere), *others)
 
 
 def _as_decided(note: NotedPlaces, decided: Batch | None, last: Decision | None) -> NotedPlaces:
@@ -118,22 +126,33 @@ def undecided_behind(
     return tuple(followed(cluster, (*places_of_queries([last]), *last.everywhere), sink, since))
 
 
-def behind_the_first(cluster: Cluster, checkpoint: Checkpoint, sink: str) -> tuple[str, ...]:
+def behind_the_first(
+    cluster: Cluster, checkpoint: Checkpoint, sink: str, topics: Collection[str]
+) -> tuple[str, ...]:
     """Where rows of the sink are visible although it knows of no decision and the checkpoint of no batch that
     is done: behind those of a first batch that was not decided, or since the query's first start. If that
     was so long ago that the cluster may have forgotten decisions, also where rows were removed since. Raises
     KafkaError, RetriesExhausted, CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
-    waiting = dict([note.waiting] if note.waiting else ())
+    waiting = note.without_place(topics)
     rested = time.time() - max(waiting.values(), default=0) / 1000 > FRESH_SECONDS
-    return tuple(followed(cluster, note.in_batches, sink, NOBODY, waiting=waiting, rested=rested))
+    return tuple(followed(cluster, note.everywhere, sink, NOBODY, waiting=waiting, rested=rested))
 
 
-def rows_behind(cluster: Cluster, checkpoint: Checkpoint, batch: int) -> RowsFound:
-    """What follows in the log behind the noted places of this batch, the newest. Raises KafkaError,
-    RetriesExhausted, CheckpointUnreadable."""
+def is_unseen(checkpoint: Checkpoint, topics: Collection[str]) -> tuple[bool, bool]:
+    """Whether no topic is known in which rows of the query's first batches would be, and whether it started
+    so long ago that the cluster may have forgotten decisions since. Raises CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
-    return RowsFound(batch=batch, followed=tuple(followed(cluster, note.in_batches)))
+    since = 0 if note.waiting is None else note.waiting.since_ms / 1000
+    return not (note.everywhere or note.without_place(topics)), time.time() - since > FRESH_SECONDS
+
+
+def rows_behind(
+    cluster: Cluster, checkpoint: Checkpoint, batch: int, sink: str, topics: Collection[str] = ()
+) -> RowsFound:
+    """What follows in the log behind the noted places of this batch, the newest. `topics`: see rows_found().
+    Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    return RowsFound(batch=batch, followed=_behind(cluster, NotedPlaces.read(checkpoint), sink, topics))
 
 
 def places_of_queries(before: Iterable[Decision]) -> Places:
@@ -153,12 +172,11 @@ def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
 
 
 def wait_for_rows(view: CheckpointView, topic: str | None) -> bool:
-    """Note when a query started that has completed no batch. Returns whether an earlier start has noted that,
+    """Note when a query started of which no rows are noted. Returns whether an earlier start has noted that,
     or where rows are. Raises CheckpointUnreadable."""
-    if view.completed is not None or NotedPlaces.read(view.checkpoint) != NotedPlaces():
+    if NotedPlaces.read(view.checkpoint) != NotedPlaces():
         return True
-    if topic is not None:
-        NotedPlaces(waiting=Waiting(topic, int(time.time() * 1000))).write(view.checkpoint)
+    NotedPlaces(waiting=Waiting(topic or "", int(time.time() * 1000))).write(view.checkpoint)
     return False
 
 

@@ -20,6 +20,7 @@ from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, done_in,
 from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
 from eoslog.connector.checkpoint.completed_batches import (
     check_completed,
+    check_first,
     check_forgotten,
     check_last,
     check_run_again,
@@ -78,6 +79,7 @@ from eoslog.connector.sink.noted_rows import (
     completed_in,
     correct,
     forget_lacking,
+    is_unseen,
     not_of_others,
     open_of_visible,
     places_decided,
@@ -166,6 +168,7 @@ class StartOfRun:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
         self._started = wait_for_rows(view, self._options.topic)
+        self._check_first()
         self._check_beginning()
         self._runner.run(note_stream(sink, view.batch, notes))
 
@@ -179,6 +182,17 @@ class StartOfRun:
         notes = [found.note for found in committed.values() if found.note is not None]
         if not any(note.sink == self._sink.id for note in notes):
             check_forgotten_name(self._sink.id, self._options.accepted)
+
+    def _check_first(self) -> None:
+        """Check that a first batch, which is started again, is no copy's after whose batches the cluster has
+        forgotten decisions: its rows name their topics, so nobody can look there. It is checked before the
+        sink is acquired, which destroys the trace that it has decided. Raises CheckpointOlder."""
+        view, sink = self._view, self._sink
+        if not (self._started and _is_first(view)) or self._observed.get(sink.id) is not None:
+            return
+        unseen, rested = is_unseen(view.checkpoint, self.known_starts.topics)
+        if unseen and (rested or self._runner.run(has_forgotten(sink))):
+            check_first(sink.id, self._options.accepted)
 
     def _remember(self, sink: Sink, group: str | None) -> None:
         """Decide the newest batch again whose rows are visible, if the cluster has lost the decision of
@@ -204,7 +218,7 @@ class StartOfRun:
                 seen = seen_of_planned(self._cluster, view, known)
         planned: Planned | None = view.planned
         if not self._is_decided(sink, seen):
-            rows = rows_found(self._cluster, view, known, last)
+            rows = rows_found(self._cluster, view, known, last, topics=self.known_starts.topics)
             is_other = bool(seen) and rows.proven == view.batch.batch_id  # and is to be written as it is now
             number = None if rows.followed or is_other else rows.proven
             planned = None if number is None else view.checkpoint.planned_if_kept(number)
@@ -223,7 +237,7 @@ class StartOfRun:
             return True
         if not seen or not check_forgotten(sink.id, view.batch, seen, accepted, noted, topics):
             return False
-        behind = rows_behind(self._cluster, view.checkpoint, view.batch.batch_id)
+        behind = rows_behind(self._cluster, view.checkpoint, view.batch.batch_id, sink.id, starts.topics)
         check_last(sink.id, view.batch, behind, accepted)
         return True
 
@@ -327,10 +341,13 @@ class StartOfRun:
         known = begun.ours, last, before
         winners = () if last is None else last.winners
         again = {one.participant.identity for one in winners if one.partition in begun.lost}
-        look = partial(rows_found, self._cluster, view, *known, sink=self._sink.id, again=again)
+        topics = self.known_starts.topics
+        look = partial(
+            rows_found, self._cluster, view, *known, sink=self._sink.id, again=again, topics=topics
+        )
         rows = look()
         if self._started and _is_first(view) and begun.decided is None and not before:
-            behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id)
+            behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id, topics)
             rows = rows._replace(undecided=behind)
         if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
             decided = decided if last is None else (*decided, *places_of_queries([last]))

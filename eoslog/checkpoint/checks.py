@@ -167,7 +167,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         places = NotedPlaces.read(standing.checkpoint)
         is_known, noted = places.says_decided(view.batch, seen.values()), places.as_noted(view.batch)
         if not is_known and check_forgotten(standing.sink.id, view.batch, seen, (), noted):
-            check_last(sink, view.batch, rows_behind(cluster, view.checkpoint, view.batch.batch_id), ())
+            check_last(sink, view.batch, rows_behind(cluster, view.checkpoint, view.batch.batch_id, sink), ())
     check_start(standing.sink, standing.decision, view.batch, standing.starts)
     check_checkpoint(standing.sink, standing.decision, _next_batch(view))
     yield from check_story(story)

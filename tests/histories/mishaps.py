@@ -26,6 +26,8 @@ from eoslog.checkpoint.targets import Target
 from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint_view import FRESH_SECONDS
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
@@ -137,6 +139,7 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
     world.cluster.forget(ids=ids, groups=groups, rows=SINKS if rows else ())
     if rows:
         world.deleted += world.gone  # what older brokers' copies lack would have gone by now, too
+        world.removed = judge.written(world.cluster, SINKS)
     for query in world.queries.values():
         world.synced |= {str(path) for path in query.checkpoint.rglob("*") if path.is_file()}  # days ago
         if groups and query.token is not None:
@@ -144,6 +147,26 @@ def forget(world: "World", ids: bool, groups: bool, rows: bool = False, rests: b
         query.unknown |= groups  # without its checkpoint nobody knows any more where it stands
     for lineage, _ in world.writes if groups else ():
         lineage.may_double |= set(lineage.tried)  # as of every token (docs/limits.md)
+
+
+def accept_unseen(world: "World", query: Query) -> None:
+    """The cluster has forgotten its decisions, and all that may lie behind an older copy of its checkpoint is
+    in topics that the copy does not know, or was removed where only batches of long ago had written; or the
+    copy, of hours ago, knows no topic, and has completed nothing (docs/limits.md)."""
+    note, lineage = NotedPlaces.read(Checkpoint.at(str(query.checkpoint))), query.lineage
+    known = {place.topic for place in note.in_batches}
+    older = {place.topic for place in note.older} - known
+    known |= {query.topic_option} - older
+    known |= set() if note.waiting is None else {note.waiting.topic}
+    is_fresh = note.waiting is not None and time.time() - note.waiting.since_ms / 1000 < FRESH_SECONDS
+    done = age(query.checkpoint)[0]
+    if known | older == {""} and not (is_fresh and done < 0):
+        return
+    later = set(lineage.tried) - (set() if done < 0 else query.behind(done))
+    there = judge.written(world.cluster, known - {""})
+    there += judge.written(world.cluster, older) - world.removed
+    if not any(there[f"{lineage.name}:{uid}"] for uid in later):
+        lineage.may_double |= later
 
 
 def empty(world: "World", topic: str) -> None:

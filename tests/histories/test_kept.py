@@ -1671,6 +1671,75 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "B"),
         ("forget", True, True, False),
     ],
+    "the same, and its rows name their topic": [
+        ("query", "B", {"rows": "yes"}),
+        ("run", "B", 1),
+        ("backup", "B"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", True, True, False),
+    ],
+    "the same, and its group alone is deleted": [
+        ("query", "B", {"rows": "yes", "id": "x"}),
+        ("run", "B", 1),
+        ("backup", "B"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", False, True, False, False),
+    ],
+    "a copy of a first batch, whose rows name their topic, when the cluster has forgotten all": [
+        ("query", "B", {"rows": "yes"}),
+        ("produce", "in", 1),
+        ("run", "B", 1, ("kill", ("task: after INIT_PRODUCER_ID", 1))),
+        ("backup", "B"),
+        ("run", "B", 1),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", True, True, False),
+    ],
+    "the same copy, and its group alone is deleted": [
+        ("query", "B", {"rows": "yes"}),
+        ("produce", "in", 1),
+        ("run", "B", 1, ("kill", ("task: after INIT_PRODUCER_ID", 1))),
+        ("backup", "B"),
+        ("run", "B", 1),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", False, True, False, False),
+    ],
+    "an older copy of before its rows went to another topic, when the cluster has forgotten all": [
+        ("query", "B", {}),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("backup", "B"),
+        ("set", "B", "topic", "out2"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", True, True, False),
+    ],
+    "rows go to a topic of long ago again, and an older copy is put back when the cluster has forgotten": [
+        ("query", "B", {"rows": "yes"}),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("set", "B", "topic", "out2"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("backup", "B"),
+        ("set", "B", "topic", "out"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("restore", "B"),
+        ("forget", True, True, False),
+    ],
     "the same, put back before, in a topic that others write to as well": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y"}),
@@ -1941,6 +2010,38 @@ def test_who_has_rested_beside_another_query_goes_on_with_the_word() -> None:
     world = play(KEPT["a rest, while another query writes to the topic"])
     assert any("A: CheckpointOlder: sink x: the checkpoint has completed" in line for line in world.told)
     assert not world.findings
+
+
+NOWHERE = (
+    "the same, and its rows name their topic",
+    "the same, and its group alone is deleted",
+    "a copy of a first batch, whose rows name their topic, when the cluster has forgotten all",
+    "the same copy, and its group alone is deleted",
+)
+"""Copies from before any row, of queries whose rows name their topics: nobody can look for later ones."""
+BEHIND = (
+    "an older copy of before its rows went to another topic, when the cluster has forgotten all",
+    "rows go to a topic of long ago again, and an older copy is put back when the cluster has forgotten",
+)
+
+
+@pytest.mark.parametrize("name", [*NOWHERE, *BEHIND])
+def test_a_copy_is_told_by_the_topics_that_it_knows(name: str) -> None:
+    """And the right checkpoint, which is brought back, is not asked again."""
+    world = play(KEPT[name])
+    (told,) = world.told
+    assert "CheckpointOlder: " in told and ("nothing says to which topics" in told) is (name in NOWHERE)
+    assert dict(world.ways) == {"CheckpointOlder: right_checkpoint": 1}
+
+
+@pytest.mark.parametrize("strike", [None, ("kill", ("task: after INIT_PRODUCER_ID", 1))])
+def test_who_has_the_right_checkpoint_goes_on_with_the_word(strike: Any) -> None:
+    """It has rested, no batch had rows, and its rows name their topics."""
+    begun = [("query", "B", {"rows": "yes"}), ("produce", "in", 1 if strike else 0), ("run", "B", 1, strike)]
+    world = play([*begun, ("forget", True, True, False)])
+    (told,) = world.told
+    assert told.endswith("new-checkpoint:0" if strike else "decisions-gone:0")
+    assert dict(world.ways) == {"CheckpointOlder: option": 1} and not world.findings
 
 
 QUIET = (

@@ -24,7 +24,7 @@ from tests.histories import judge
 from tests.histories.ending import end
 from tests.histories.ground import App, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
-from tests.histories.mishaps import MISHAPS
+from tests.histories.mishaps import MISHAPS, accept_unseen
 from tests.histories.processes import Strike
 from tests.histories.query import Query, age, identity, logged
 from tests.histories.shapes import FILES, SAVED, SINKS, SOURCES, Act
@@ -60,6 +60,7 @@ class World:
         self._acts: list[Act] = []
         self._depth = 0
         self.deleted: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
         self.gone: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
         self.put_back: dict[Path, tuple[int, int]] = {}
@@ -667,6 +668,8 @@ class World:
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
             query.former_sinks |= lineage.sinks if query.unknown else set()  # and ends nothing of theirs
+        if query.unknown:
+            accept_unseen(self, query)
         if age(query.checkpoint)[0] < 0:
             self._accept_namesakes(query)
         if age(query.checkpoint)[1] < 0 and not lineage.tried:

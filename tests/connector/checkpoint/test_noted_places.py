@@ -57,10 +57,10 @@ def test_the_last_place_in_each_topic_stays(tmp_path: Path) -> None:
 
 
 def test_until_a_batch_has_rows_it_is_noted_where_they_will_be(tmp_path: Path) -> None:
-    checkpoint, noted, began = Checkpoint.at(str(tmp_path)), NotedPlaces(), Waiting("out", 9)
-    seen = []
+    checkpoint, began = Checkpoint.at(str(tmp_path)), Waiting("out", 9)
+    noted, seen = NotedPlaces(waiting=began), []
     for batch, places in ((0, ()), (1, ()), (2, (at(3),)), (3, ())):
-        noted = noted.after(batch, places, waiting=Waiting("out", 9 + batch))
+        noted = noted.after(batch, places)
         noted.write(checkpoint)
         noted = NotedPlaces.read(checkpoint)
         assert noted.without(()) == noted and noted.unnumbered(batch).waiting == noted.waiting
