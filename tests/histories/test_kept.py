@@ -2034,6 +2034,13 @@ def test_a_copy_is_told_by_the_topics_that_it_knows(name: str) -> None:
     assert dict(world.ways) == {"CheckpointOlder: right_checkpoint": 1}
 
 
+def test_batches_that_all_went_elsewhere_are_written_again() -> None:
+    """docs/limits.md: nothing tells that there were any, and the query writes to the first topic again."""
+    name = "an older copy of before its rows went to another topic, when the cluster has forgotten all"
+    world = play([*KEPT[name], ("set", "B", "topic", "out")])
+    assert not world.told and max(judge.seen(world.cluster, SINKS).values()) == 2
+
+
 @pytest.mark.parametrize("strike", [None, ("kill", ("task: after INIT_PRODUCER_ID", 1))])
 def test_who_has_the_right_checkpoint_goes_on_with_the_word(strike: Any) -> None:
     """It has rested, no batch had rows, and its rows name their topics."""
