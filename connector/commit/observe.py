@@ -7,17 +7,17 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.errors import ErrorCode
 
 
-def observed_decision(sink: Sink) -> Rules[Decision | None]:
+def observed_decision(sink: Sink, *, stable: bool = True) -> Rules[Decision | None]:
     """The sink's last decision. None: it has none, or the next one is just being made, and its rows may be
-    readable before it is. Raises CommitFault."""
-    found = yield from observed(sink)
+    readable before it is. `stable` False: the last one that was made, also then. Raises CommitFault."""
+    found = yield from observed(sink, stable=stable)
     return None if isinstance(found, Refused) else found
 
 
-def observed(sink: Sink) -> Rules[Decision | Refused | None]:
+def observed(sink: Sink, *, stable: bool = True) -> Rules[Decision | Refused | None]:
     """The sink's last decision. None: it has none. Refused: the next one is just being made. Raises
     CommitFault."""
-    answer = yield from look_up(sink.group)
+    answer = yield from look_up(sink.group, stable=stable)
     if isinstance(answer, Refused) and answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
         return answer
     if isinstance(answer, (Refused, Unknown)):

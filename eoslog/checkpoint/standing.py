@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable
-from eoslog.client.admin.groups import CommittedOffset, fetch_committed, fetch_with_epochs
+from eoslog.client.admin.groups import CommittedOffset, fetch_with_epochs
 from eoslog.client.admin.transaction_states import TransactionDescription, describe, list_transactions
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept
@@ -25,8 +25,9 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
-from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
@@ -255,10 +256,10 @@ def _check_cluster(
 
 
 def last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
-    """The sink's last decision, without waiting for one that a dead driver has left on its way: an edit ends
-    that one first, and then looks again."""
-    found = fetch_committed(cluster, sink.group, None, require_stable=False)
-    return decode(sink, {number: kept for (where, number), kept in found.items() if where == topic})
+    """The sink's last decision, kept in `topic`, without waiting for one that a dead driver has left on its
+    way: an edit ends that one first, and then looks again. Raises CommitFault, KafkaError, EoslogError."""
+    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic)
+    return runner.run(observed_decision(sink, stable=False))
 
 
 def leader_epochs(cluster: Cluster, places: Iterable[SourcePlace]) -> dict[TopicPartition, int]:

@@ -17,8 +17,10 @@ from eoslog.client.admin.topics import LATEST, describe_topics, list_offsets
 from eoslog.client.admin.transaction_states import ENDED, ONGOING
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.commit.decision import Decision, decode, topics_with_chunks
+from eoslog.connector.commit.decision import ANCHOR, Decision, topics_with_chunks
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import sink_of
@@ -127,9 +129,10 @@ def last_decision(cluster: Cluster, name: str) -> Decision | None:
     """The last batch that a sink has decided. None: there is none, or this user may not read it."""
     sink = Sink(name)
     try:
-        committed = fetch_committed(cluster, sink.group, None, require_stable=False)
-        topics = topics_with_chunks(committed)  # option decision.topic: one of them
-        return decode(sink, {number: kept for (topic, number), kept in committed.items() if topic in topics})
+        kept = topics_with_chunks(fetch_committed(cluster, sink.group, None, require_stable=False))
+        topic = next(iter(sorted(kept)), ANCHOR)  # option decision.topic: one of them
+        runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic)
+        return runner.run(observed_decision(sink, stable=False)) if kept else None
     except (EoslogError, KafkaError):
         return None
 

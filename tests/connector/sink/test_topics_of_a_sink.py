@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from eoslog.checkpoint import standing
 from eoslog.client.admin import groups
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import shared_cluster
+from eoslog.commands import transactions
 from eoslog.connector.commit.faults import RowsGone
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Prepared
@@ -64,6 +66,8 @@ def test_a_write_over_many_topics_is_decided_and_the_next_one_reads_it(
         last = committer.runner_for(options).run(observed_decision(Sink(name)))
         assert last is not None and last.sequence == write + 1
         assert {topic for topic, _ in last.written} == set(topics)
+        assert last == standing.last_decision(cluster, Sink(name), options.decision_topic)
+        assert last == transactions.last_decision(cluster, name), "commands read it, too"
     more = groups.fetch_committed(cluster, f"{name}/1", None, require_stable=True)
     assert more, "one group has no room for it"
     for topic in (topics[0], topics[COUNT // 2], topics[-1]):
