@@ -56,11 +56,13 @@ from eoslog.connector.commit.commands import (
     WriteMarkers,
     run_rules,
 )
-from eoslog.connector.commit.decision import ANCHOR, Stored, topics_with_chunks
+from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, topics_with_chunks
 from eoslog.connector.commit.finish import DUE, ONGOING
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.saved_state import Written
 from eoslog.connector.commit.sink_transaction import LOOKS
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run import markers
 from eoslog.connector.run.places_in_log import followed, look_at, topic_ids
 from eoslog.errors import (
@@ -397,3 +399,14 @@ def _mark(topic: str) -> int:
 def _clock() -> float:
     """Seconds by a clock that also runs while the machine sleeps, where there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def last_decision(cluster: Cluster, sink: Sink, topic: str | None = None) -> Decision | None:
+    """The sink's last decision, without waiting for one that a dead driver has left on its way: an edit ends
+    that one first, and then looks again. `topic`: where it is kept; None: wherever that is. Raises
+    CommitFault, KafkaError, EoslogError."""
+    kept = topics_with_chunks(group_offsets.fetch_committed(cluster, sink.group, None, require_stable=False))
+    at = min(kept, default=None) if topic is None else topic
+    if at is None or at not in kept:
+        return None
+    return Runner(cluster, OWN_TIMEOUT_MS, decisions=at).run(observed_decision(sink, stable=False))

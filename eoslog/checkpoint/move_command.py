@@ -23,7 +23,6 @@ from eoslog.checkpoint.standing import (
     SourcePlace,
     Standing,
     committed_by,
-    last_decision,
     leader_epochs,
     places,
     position_of,
@@ -36,7 +35,7 @@ from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.offsets.offsets import parse_bound
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.protocol.topic_partitions import TopicPartition

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.edits import Edit, LogFile, Texts, behind, check_state, commit_after, edit
-from eoslog.checkpoint.standing import Standing, last_decision
+from eoslog.checkpoint.standing import Standing
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import NOTES, Checkpoint
 from eoslog.connector.checkpoint.new_checkpoint import starting_at
@@ -25,6 +25,7 @@ from eoslog.connector.commit.begin import check_start
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.run.runner import last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.connector.sink.start_of_run import cluster_id
 

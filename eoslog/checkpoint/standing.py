@@ -27,7 +27,6 @@ from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Start
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
@@ -35,7 +34,7 @@ from eoslog.connector.commit.write_token import BatchWrite
 from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.run.run_memory import drivers_of
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.errors import WrongCluster
 from eoslog.protocol.topic_partitions import TopicPartition
@@ -253,13 +252,6 @@ def _check_cluster(
             f"the checkpoint is one of the cluster {', '.join(sorted(known - {now}))}, and "
             f"--bootstrap-server leads to the cluster {now}. Give the address of the checkpoint's cluster"
         )
-
-
-def last_decision(cluster: Cluster, sink: Sink, topic: str) -> Decision | None:
-    """The sink's last decision, kept in `topic`, without waiting for one that a dead driver has left on its
-    way: an edit ends that one first, and then looks again. Raises CommitFault, KafkaError, EoslogError."""
-    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic)
-    return runner.run(observed_decision(sink, stable=False))
 
 
 def leader_epochs(cluster: Cluster, places: Iterable[SourcePlace]) -> dict[TopicPartition, int]:

@@ -11,16 +11,14 @@ import click
 
 from eoslog.client.admin import producers as admin
 from eoslog.client.admin import transaction_states, transactions
-from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.producers import ActiveProducer, Holder, clock
 from eoslog.client.admin.topics import LATEST, describe_topics, list_offsets
 from eoslog.client.admin.transaction_states import ENDED, ONGOING
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.session import CommandSession, cluster_command, partitions_of
-from eoslog.connector.commit.decision import ANCHOR, Decision, topics_with_chunks
-from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.run import runner
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.names_by_sink import sink_of
@@ -127,12 +125,8 @@ def _still_there(cluster: Cluster, known: Sequence[Holder]) -> list[Holder]:
 
 def last_decision(cluster: Cluster, name: str) -> Decision | None:
     """The last batch that a sink has decided. None: there is none, or this user may not read it."""
-    sink = Sink(name)
     try:
-        kept = topics_with_chunks(fetch_committed(cluster, sink.group, None, require_stable=False))
-        topic = next(iter(sorted(kept)), ANCHOR)  # option decision.topic: one of them
-        runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=topic)
-        return runner.run(observed_decision(sink, stable=False)) if kept else None
+        return runner.last_decision(cluster, Sink(name))
     except (EoslogError, KafkaError):
         return None
 

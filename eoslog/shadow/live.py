@@ -25,7 +25,7 @@ import numpy as np
 
 from eoslog.audit.identity import Identity
 from eoslog.checkpoint import carry_out
-from eoslog.checkpoint.standing import Standing, last_decision, standing
+from eoslog.checkpoint.standing import Standing, standing
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.commands.output import shown
@@ -40,7 +40,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.options.sink_options import sink_options
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.shadow_sink import note_taken
 from eoslog.shadow.compare import NoShadow, Ranges, ShadowComparison, Step, compare, cut_of, steps, together
 from eoslog.shadow.take_over import (

@@ -20,7 +20,7 @@ from eoslog.audit.bounds import AuditedRange
 from eoslog.audit.read import records_of
 from eoslog.audit.spill import Rows
 from eoslog.checkpoint import carry_out
-from eoslog.checkpoint.standing import NextStart, Standing, last_decision
+from eoslog.checkpoint.standing import NextStart, Standing
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
@@ -33,7 +33,7 @@ from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import ShadowCut
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.shadow_sink import note_taken
 from eoslog.errors import EoslogError

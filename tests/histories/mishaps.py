@@ -160,7 +160,7 @@ def accept_unseen(world: "World", query: Query) -> None:
     known |= set() if note.waiting is None else {note.waiting.topic}
     is_fresh = note.waiting is not None and time.time() - note.waiting.since_ms / 1000 < FRESH_SECONDS
     done = age(query.checkpoint)[0]
-    if known | older == {""} and not (is_fresh and done < 0):
+    if (known | older == {""} and not (is_fresh and done < 0)) or (done >= 0 and query.line(done) is None):
         return
     later = set(lineage.tried) - (set() if done < 0 else query.behind(done))
     there = judge.written(world.cluster, known - {""})

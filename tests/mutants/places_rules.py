@@ -216,7 +216,7 @@ MUTANTS: list[Mutant] = [
         Break("whoever was acquired has decided", "has_forgotten", "state is None or state.state != 'CompleteCommit'", "state is None", KEPT),
         Break("a note that a replaced driver has left is kept", "correct", "(made := _as_decided(note, decided, last)) != note", "False", KEPT),
         Break("a replaced driver's rows are the batch's", "_as_decided", "made.batch != decided", "True", ("tests/connector/sink/test_lost_rows.py",)),
-        Break("places are not noted", "_looked_up", "noted.after(batch_id, places, more=again, waiting=waiting, digest=digest)", "None"),
+        Break("places are not noted", "_looked_up", "noted.after(batch_id, places, more=again, digest=digest)", "None"),
         Break("a topic made anew takes the next rows", "_looked_up", "noted.remade(places, earlier)", "''", ANEW),
         Break("what was never decided went with a topic made anew", "_looked_up", "batch_id + again", "batch_id + 1"),
         Break("the word for lost rows does nothing", "begin_stream", "runner.run(give_up(sink, options.accepted))", "pass"),

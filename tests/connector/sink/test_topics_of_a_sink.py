@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from eoslog.checkpoint import standing
 from eoslog.client.admin import groups
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.wire.cluster import shared_cluster
@@ -20,6 +19,7 @@ from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Prepared
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
+from eoslog.connector.run import runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
@@ -66,7 +66,7 @@ def test_a_write_over_many_topics_is_decided_and_the_next_one_reads_it(
         last = committer.runner_for(options).run(observed_decision(Sink(name)))
         assert last is not None and last.sequence == write + 1
         assert {topic for topic, _ in last.written} == set(topics)
-        assert last == standing.last_decision(cluster, Sink(name), options.decision_topic)
+        assert last == runner.last_decision(cluster, Sink(name), options.decision_topic)
         assert last == transactions.last_decision(cluster, name), "commands read it, too"
     more = groups.fetch_committed(cluster, f"{name}/1", None, require_stable=True)
     assert more, "one group has no room for it"
