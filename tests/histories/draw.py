@@ -53,6 +53,7 @@ _QUERIES: tuple[dict[str, str], ...] = (
     {"rows": "yes"}, {"rows": "yes", "id": "x"}, {"in": "in,in2", "union": "yes"},
     {"in": "in,in2", "union": "yes", "id": "x"},
     {"token": "job", "second": "out2"}, {"each": "yes", "second": "out2"},
+    {"deadletter.topic": "out2"}, {"deadletter.topic": "out2", "id": "x"},
     {"in": "in,in2", "id": "x"}, {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
 )  # fmt: skip
 _MOMENTS = (
@@ -135,6 +136,9 @@ def _table_run(random: Random) -> list[Act]:
     return [("run", "A", 1, moment)]
 
 
+_OTHER = {"out": "out2", "out2": "out"}
+
+
 def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
     given: dict[str, str | None] = {
         "in": random.choice(("in", "in", "in", "in2", "in,in2", FILES)),
@@ -152,7 +156,7 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         token = random.choice(("job", f"job-{name}", None))
         given |= {"token": token, "each": "no" if token else "yes", "kafka.group.id": None}
         if random.random() < 0.4:
-            given["second"] = {"out": "out2", "out2": "out"}[str(given["out"])]
+            given["second"] = _OTHER[str(given["out"])]
     if random.random() < 0.2:
         given["most"] = "3"
     if random.random() < 0.5:
@@ -165,6 +169,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
     if random.random() < 0.1 and not given.get("each"):
         given["rows"] = "yes"
+    if random.random() < 0.1 and not given.get("each") and not given.get("rows"):
+        given["deadletter.topic"] = _OTHER[str(given["out"])]
     if given["in"] == "in,in2" and "named" not in given and random.random() < 0.5:
         given["union"] = "yes"
     stateless = given.get("each") or given.get("processing.guarantee") or given["in"] == FILES
@@ -293,6 +299,7 @@ def _option(random: Random) -> tuple[str, str | None]:
         ("id", ("x", "y", "z", None)),
         ("kafka.group.id", ("g", "h", None)),
         ("topic", tuple(SINKS)),
+        ("deadletter.topic", ("out2", "out2", None)),
         ("processing.guarantee", GUARANTEES),
         ("two.phase.commit", ("auto", "false")),
         ("told", ("yes", "no")),

@@ -53,7 +53,11 @@ def try_out(world: "World", name: str, topic: str, triggers: int) -> None:
     query = world.queries.get(name)
     if query is None or query.token is not None or not query.lineage.began or query.left:
         return
-    if topic == query.sink["topic"] or not query.checkpoint.exists() or age(query.checkpoint)[0] < 0:
+    if (
+        topic in (query.sink["topic"], query.sink.get("deadletter.topic"))
+        or not query.checkpoint.exists()
+        or age(query.checkpoint)[0] < 0
+    ):
         return
     lineage = Lineage(f"{query.lineage.name}-tried{len(world.lineages)}", query.lineage.topic, live=False)
     lineage.before, lineage.began = query.behind(age(query.checkpoint)[0]), True
@@ -156,7 +160,7 @@ def accept_unseen(world: "World", query: Query) -> None:
     note, lineage = NotedPlaces.read(Checkpoint.at(str(query.checkpoint))), query.lineage
     known = {place.topic for place in note.in_batches}
     older = {place.topic for place in note.older} - known
-    known |= {query.topic_option} - older
+    known |= {query.topic_option, query.sink.get("deadletter.topic", "")} - older
     known |= set() if note.waiting is None else {note.waiting.topic}
     is_fresh = note.waiting is not None and time.time() - note.waiting.since_ms / 1000 < FRESH_SECONDS
     done = age(query.checkpoint)[0]

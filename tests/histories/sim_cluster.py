@@ -514,7 +514,8 @@ class SimCluster(ModelBroker):
         results = []
         for asked in body["resources"]:
             policy = "compact" if asked["resource_name"] == SAVED else "delete"
-            configs = [{"name": "cleanup.policy", "value": policy, "synonyms": []}]
+            given = {"cleanup.policy": policy, "max.message.bytes": "1048588"}
+            configs = [{"name": name, "value": value, "synonyms": []} for name, value in given.items()]
             results.append({
                 "error_code": 0, "error_message": None, "resource_type": asked["resource_type"],
                 "resource_name": asked["resource_name"],

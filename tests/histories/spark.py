@@ -38,6 +38,7 @@ logger = logging.getLogger("eoslog.histories")
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 _NAMING = StructType([*SCHEMA.fields, StructField("topic", StringType())])
+_JUDGED = StructType([*SCHEMA.fields, StructField("deadletter", StringType())])
 TASK_KILL_SECONDS = 2.0
 """spark.python.task.killTimeout."""
 
@@ -249,7 +250,9 @@ class Stream:
             if self.plan.told:
                 options["checkpointLocation"] = str(self.plan.checkpoint)
             if self.plan.by_rows:
-                rows, schema = _named(rows, options.pop("topic")), _NAMING
+                rows, schema = _with_column(rows, _topics_named(options.pop("topic"))), _NAMING
+            if "deadletter.topic" in options:
+                rows, schema = _with_column(rows, _judged), _JUDGED
             to = StreamSink(self.app, options, self.plan.kind, self.query_id, batch.number, schema)
             Job(self.app, self.clock, to).run(rows)
         self._step("before commits")
@@ -474,15 +477,29 @@ def of_topic(starting: str, topic: str) -> str:
 # -- a job that writes --------------------------------------------------------------------------
 
 
-def _named(rows: Sequence[Callable[[], Rows]], topic: str) -> list[Callable[[], Rows]]:
-    """Each task's rows, which name the topic."""
+Column = tuple[str, pa.StringArray]
 
-    def naming(read: Callable[[], Rows]) -> Callable[[], Rows]:
-        return lambda: (
-            batch.append_column("topic", pa.array([topic] * batch.num_rows, pa.string())) for batch in read()
-        )
 
-    return [naming(read) for read in rows]
+def _with_column(
+    rows: Sequence[Callable[[], Rows]], column: Callable[[pa.RecordBatch], Column]
+) -> list[Callable[[], Rows]]:
+    """Each task's rows, with a column more."""
+
+    def wider(read: Callable[[], Rows]) -> Callable[[], Rows]:
+        return lambda: (batch.append_column(*column(batch)) for batch in read())
+
+    return [wider(read) for read in rows]
+
+
+def _topics_named(topic: str) -> Callable[[pa.RecordBatch], Column]:
+    """Each row names the topic."""
+    return lambda batch: ("topic", pa.array([topic] * batch.num_rows, pa.string()))
+
+
+def _judged(batch: pa.RecordBatch) -> Column:
+    """Every other record's row is a dead letter."""
+    wrong = [int(value.rpartition(b"/")[2]) % 2 for value in batch.column("value").to_pylist()]
+    return "deadletter", pa.array(["odd" if one else None for one in wrong], pa.string())
 
 
 def _plus(rows: Sequence[Callable[[], Rows]]) -> list[Callable[[], Rows]]:

@@ -128,7 +128,7 @@ class World:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
         small, ahead, state (every so many batches the checkpoint is saved), union,
         rows (they name the topic), each (df.write in foreachBatch has no token), tables (of a fan-out),
-        second (the topic of a second df.write)."""
+        second (the topic of a second df.write). With deadletter.topic every other row is a dead letter."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
@@ -311,8 +311,10 @@ class World:
         self.do_stop(name)
         if "state.topic" in query.sink and (option, value) in _STATELESS:
             return  # such a query is refused at once
-        if option == "topic" and value == query.second:
-            return  # two writes to one topic need tokens of their own
+        if option == "topic" and value in (query.second, query.sink.get("deadletter.topic")):
+            return  # two writes to one topic need tokens of their own; dead letters go to another topic
+        if option == "deadletter.topic" and (query.token or query.by_rows or value == query.sink["topic"]):
+            return
         again = query.lineage.batches or any(n > age(query.checkpoint)[0] for _, n in query.lineage.noted)
         if query.token is not None and option == "topic" and again:
             return  # the same token for another topic is another write (docs/guarantees.md)
@@ -636,7 +638,7 @@ class World:
         def planned(batch: int, rows_are_read: bool = False) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
             lineage.queries.add(stream.query_id)
-            lineage.topics.add(plan.sink["topic"])
+            lineage.topics |= {plan.sink["topic"], plan.sink.get("deadletter.topic", plan.sink["topic"])}
             lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
             if plan.each:
                 lineage.sinks.add(sink_of_query(stream.query_id).id)
