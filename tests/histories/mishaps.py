@@ -341,9 +341,9 @@ def rebuild_checkpoint(world: "World", name: str) -> None:
         world.ways["rebuilt"] += write_again(world, query)
 
 
-def restore_state(world: "World", name: str) -> None:
+def restore_state(world: "World", name: str, topic: str | None = None) -> None:
     """A query's checkpoint is lost, and `eoslog checkpoint restore` writes it again, from the topic of
-    state.topic. If the command refuses, the folder comes back."""
+    state.topic. If the command refuses, the folder comes back. `topic`: the one that it has told."""
     query = world.queries.get(name)
     if query is None or "state.topic" not in query.sink or query.token is not None:
         return
@@ -352,10 +352,13 @@ def restore_state(world: "World", name: str) -> None:
     try:
         with world.ground.client() as cluster:
             runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=ANCHOR)
-            lost = Lost(Sink(str(query.ids[-1])), query.topic_option, ANCHOR)
+            lost = Lost(Sink(str(query.ids[-1])), topic or query.topic_option, ANCHOR)
             done = restore(cluster, runner, lost, str(folder))
     except NotRestorable as error:
-        if "start this query with a new one" in str(error) and query.has_group:
+        former = _former_topic(world, query, str(error))
+        if former is not None and topic is None:
+            restore_state(world, name, former)
+        elif "start this query with a new one" in str(error) and query.has_group:
             query.new_checkpoint("committed")
         return
     except (EoslogError, KafkaError):
@@ -397,10 +400,8 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
         assert "while its checkpoint was edited" in str(error) or not folder.exists(), error
         if _begun_beside_a_copy(query, str(error)):
             return True
-        told = re.search(r"it writes to (\w+), while this one writes", str(error))
-        copies = [one for one in world.lineages if one.name.startswith(f"{query.lineage.name}-tried")]
-        again = told is not None and topic is None and not copies
-        return again and told is not None and write_again(world, query, told.group(1))
+        former = _former_topic(world, query, str(error))
+        return topic is None and former is not None and write_again(world, query, former)
     except (EoslogError, KafkaError):
         return False
     query.not_told_from_copies()
@@ -408,6 +409,13 @@ def write_again(world: "World", query: Query, topic: str | None = None) -> bool:
     query.lineage.began = True  # whatever a power cut has taken
     query.checkpoint = folder
     return True
+
+
+def _former_topic(world: "World", query: Query, text: str) -> str | None:
+    """The topic that the option had, as an error tells; None: a copy may have been tried out there."""
+    told = re.search(r"it writes to (\w+), while this one writes", text)
+    copies = [one for one in world.lineages if one.name.startswith(f"{query.lineage.name}-tried")]
+    return None if told is None or copies else told.group(1)
 
 
 def _put(path: Path, text: str) -> None:

@@ -1740,6 +1740,30 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "B"),
         ("forget", True, True, False),
     ],
+    "its state is restored with the topic that it had": [
+        ("query", "A", {"id": "x", "state": "1"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("set", "A", "topic", "out2"),
+        ("restate", "A"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "its checkpoint is rebuilt with the topic that it had": [
+        ("query", "A", {"id": "x"}),
+        ("produce", "in", 4),
+        ("run", "A", 2),
+        ("set", "A", "topic", "out2"),
+        ("rebuilt", "A"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+    ],
+    "its state is restored, and its group deleted before it has run the batches since": [
+        ("query", "A", {"id": "x", "state": "3"}),
+        *[act for _ in range(5) for act in (("produce", "in", 4), ("run", "A", 1))],
+        ("restate", "A"),
+        ("forget", False, True, False, False),
+    ],
     "the same, put back before, in a topic that others write to as well": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("query", "B", {"id": "y"}),
@@ -2049,6 +2073,22 @@ def test_who_has_the_right_checkpoint_goes_on_with_the_word(strike: Any) -> None
     (told,) = world.told
     assert told.endswith("new-checkpoint:0" if strike else "decisions-gone:0")
     assert dict(world.ways) == {"CheckpointOlder: option": 1} and not world.findings
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("its state is restored with the topic that it had", {"restored": 1, "CheckpointCopied: option": 1}),
+        ("its checkpoint is rebuilt with the topic that it had", {"rebuilt": 1}),
+        (
+            "its state is restored, and its group deleted before it has run the batches since",
+            {"restored": 1, "DecisionGone: option": 1},
+        ),
+    ],
+)
+def test_a_way_that_a_command_names_comes_to_its_end(name: str, ways: dict[str, int]) -> None:
+    world = play(KEPT[name])
+    assert dict(world.ways) == ways and not world.findings, (world.ways, world.told)
 
 
 QUIET = (
