@@ -1740,6 +1740,14 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "B"),
         ("forget", True, True, False),
     ],
+    "killed in its first batch, and others wrote to the topic, whose rows are removed": [
+        ("query", "A", {"id": "x"}),
+        ("query", "B", {"id": "b"}),
+        ("produce", "in", 4),
+        ("run", "A", 1, ("kill", ("task: after INIT_PRODUCER_ID", 1))),
+        ("run", "B", 2),
+        ("forget", True, True, True),
+    ],
     "its state is restored with the topic that it had": [
         ("query", "A", {"id": "x", "state": "1"}),
         ("produce", "in", 4),
@@ -2080,6 +2088,10 @@ def test_who_has_the_right_checkpoint_goes_on_with_the_word(strike: Any) -> None
     [
         ("its state is restored with the topic that it had", {"restored": 1, "CheckpointCopied: option": 1}),
         ("its checkpoint is rebuilt with the topic that it had", {"rebuilt": 1}),
+        (
+            "killed in its first batch, and others wrote to the topic, whose rows are removed",
+            {"CheckpointOlder: option": 1},
+        ),
         (
             "its state is restored, and its group deleted before it has run the batches since",
             {"restored": 1, "DecisionGone: option": 1},
