@@ -80,9 +80,13 @@ def rows_found(
 
 def _behind(cluster: Cluster, note: NotedPlaces, sink: str, topics: Collection[str]) -> tuple[str, ...]:
     """Where rows follow that may be of batches which the note does not know: in every topic that it names, of
-    any sink, and of this one in others, to which the query writes. `topics`: see rows_found()."""
-    others = followed(cluster, (), sink or None, waiting=note.without_place(topics))
-    return (*followed(cluster, note.everywhere), *others)
+    any sink, and of this one in others, to which the query writes. What was removed counts where the note
+    says that rows would be; dead letters there need not have been. `topics`: see rows_found()."""
+    others, only = note.without_place(topics), sink or None
+    own = note.waiting.topic if note.waiting else ""
+    waiting = {own: others.pop(own)} if own in others else {}
+    named = [*followed(cluster, note.everywhere), *followed(cluster, (), only, waiting=waiting)]
+    return (*named, *followed(cluster, (), only, NOBODY, waiting=others))
 
 
 def _as_decided(note: NotedPlaces, decided: Batch | None, last: Decision | None) -> NotedPlaces:

@@ -1748,6 +1748,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 2),
         ("forget", True, True, True),
     ],
+    "a rest beside the dead letters of others, which are removed": [
+        ("query", "A", {"id": "x", "deadletter.topic": "out2"}),
+        ("query", "B", {"id": "b", "in": "in2", "out": "out2"}),
+        ("produce", "in2", 1),
+        ("run", "B", 1),
+        ("produce", "in", 1),
+        ("run", "A", 1),
+        ("forget", True, True, True),
+    ],
     "its state is restored with the topic that it had": [
         ("query", "A", {"id": "x", "state": "1"}),
         ("produce", "in", 4),
@@ -2115,6 +2124,7 @@ QUIET = (
     "renamed, killed before its first batch, and named back",
     "renamed and named back",
     "a lost checkpoint, and at earliest of a topic that was made anew",
+    "a rest beside the dead letters of others, which are removed",
     "killed in a task, and the cluster forgets",
     "groups are deleted between two runs",
     "the same, and the checkpoint lost behind the next start",

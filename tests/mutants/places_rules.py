@@ -42,6 +42,7 @@ MUTANTS: list[Mutant] = [
         Break("what was removed never counts", "behind_the_first", "time.time() - max(waiting.values(), default=0) / 1000 > FRESH_SECONDS", "False", KEPT),
         Break("a topic that the query writes to now is not looked at", "without_place", "others = {*topics} - {place.topic for place in self.everywhere}", "others = set()", KEPT),
         Break("topics of long ago are not looked at", "_behind", "followed(cluster, note.everywhere)", "followed(cluster, note.in_batches)", KEPT),
+        Break("dead letters that were removed were its own", "_behind", "NOBODY", "None", KEPT),
         Break("rows that name their topics are nowhere", "rows_found", "not (note.everywhere or note.without_place(topics))", "False", KEPT),
         Break("nor are those of a first batch", "is_unseen", "not (note.everywhere or note.without_place(topics))", "False", KEPT),
         Break("a first batch of long ago is fresh", "is_unseen", "time.time() - since > FRESH_SECONDS", "False", KEPT),
