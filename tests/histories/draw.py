@@ -73,6 +73,7 @@ _FORGETTING: tuple[Act, ...] = (
     ("delete", "out"), ("cut", "out"), ("restored",), ("sparkday", "A"), ("meddle", "g", True),
     ("out", "A", "in2"), ("back", "A"), ("run", "A", 1), ("run", "A", 1, _MOMENTS[1]), ("run", "B", 1),
     ("tried", "A", "out2", 1), ("delete", "in"), ("cut", "in"), ("follow", "B", "A"),
+    ("compact", "out", 1, True), ("compact", "out", 1, False),
 )  # fmt: skip
 
 
@@ -270,6 +271,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "back": ("back", name),
         "blackout": ("blackout", name, random.choice((1, 2))),
         "forget": ("forget", *(random.random() < 0.5 for _ in range(3))),
+        "compact": ("compact", sink, random.choice((1, 1, 2)), random.random() < 0.5),
         "stranger": ("stranger", sink),
         "sparkday": ("sparkday", name),
         "files": ("produce", FILES, random.randint(1, 4)),
@@ -288,7 +290,8 @@ _WEIGHTS = (
     (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
     (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
     (6, "set"), (3, "says"), (2, "rename"), (3, "living"), (3, "tried"), (3, "meddle"), (2, "out"),
-    (3, "back"), (3, "blackout"), (2, "forget"), (2, "stranger"), (2, "sparkday"), (4, "files"), (3, "lost"),
+    (3, "back"), (3, "blackout"), (2, "forget"), (2, "compact"), (2, "stranger"),
+    (2, "sparkday"), (4, "files"), (3, "lost"),
     (3, "edit"), (3, "rebuilt"), (3, "restate"), (2, "add"), (2, "undo"),
 )  # fmt: skip
 _ACTS = [name for _, name in _WEIGHTS]

@@ -105,6 +105,10 @@ class Cluster(Protocol):
     def empty(self, topic: str) -> None:
         """All records are deleted, those of open transactions as well."""
 
+    def compact(self, topic: str, keep: int, markers: bool) -> None:
+        """Compaction takes all but the last `keep` committed batches of each partition, and, if asked, their
+        markers. Their readers have had them, so seen() tells them still."""
+
     def end_held(self) -> bool:
         """An operator ends what is open on groups' partitions and has ended: as `__transaction_state` has it,
         and by an abort what it does not have; whether there was any."""

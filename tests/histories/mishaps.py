@@ -176,7 +176,18 @@ def accept_unseen(world: "World", query: Query) -> None:
 def empty(world: "World", topic: str) -> None:
     """Somebody deletes all records of a topic, open transactions' as well (kafka-delete-records.sh)."""
     if topic in world.cluster.topics:
+        before = judge.written(world.cluster, [topic])
         world.cluster.empty(topic)
+        world.unread += before - judge.written(world.cluster, [topic])
+        world.deleted += judge.seen(world.cluster, [topic])  # a log that is cut later does not tell them
+
+
+def compact(world: "World", topic: str, keep: int, markers: bool) -> None:
+    """A topic with cleanup.policy=compact is cleaned. Later rows have the keys of what goes, also of what
+    older brokers' copies lack."""
+    if topic in world.cluster.topics:
+        world.cluster.compact(topic, keep, markers)
+        world.deleted += world.gone
 
 
 def stand_in_front(world: "World", topic: str) -> None:
@@ -431,6 +442,7 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "blackout": black_out,
     "forget": forget,
     "empty": empty,
+    "compact": compact,
     "stranger": stand_in_front,
     "sparkday": day_with_spark,
     "lost": lose_checkpoint,

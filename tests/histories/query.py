@@ -1,6 +1,7 @@
 """A streaming query in its user's hands: its options, its checkpoint and copies of it, its names so far."""
 
 import json
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -111,8 +112,8 @@ class Query:
 
     def means_second(self, text: str) -> bool:
         """Whether an error is about its second write."""
-        said = (f"topic {self.second}", f":{self.second}", f"write.token={self.token}+-")
-        return self.second is not None and any(one in text for one in said)
+        said = rf"(topic |:){self.second}\b|write\.token={re.escape(str(self.token))}\+-"
+        return self.second is not None and re.search(said, text) is not None
 
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""

@@ -228,6 +228,10 @@ class RealCluster:
         for deleted in self._kafka.admin.delete_records(ends).values():
             deleted.result(60)
 
+    def compact(self, topic: str, keep: int, markers: bool) -> None:
+        """See ground.Cluster."""
+        raise NotImplementedError("histories with a real cluster have no such act")
+
     def end_held(self) -> bool:
         """The bundled broker loses no marker."""
         return False

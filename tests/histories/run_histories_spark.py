@@ -71,10 +71,19 @@ def _strikes(acts: Sequence[Act]) -> int:
 
 def possible(acts: Sequence[Act]) -> list[Act]:
     """Without what the bundled broker or real time does not allow."""
-    return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger")]
+    return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger", "compact")]
 
 
-_IMITATED = ("kafka.transaction.timeout.ms", "union", "rows", "state", "each", "tables", "second")
+_IMITATED = (
+    "kafka.transaction.timeout.ms",
+    "union",
+    "rows",
+    "state",
+    "each",
+    "tables",
+    "second",
+    "deadletter.topic",
+)
 """Options of a query with Spark imitated alone."""
 
 

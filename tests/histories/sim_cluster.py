@@ -234,6 +234,12 @@ class SimCluster(ModelBroker):
         for log in self.topics[topic].logs:
             log.start, log.entries = log.end, [e for e in log.entries if e.state != OPEN]
 
+    def compact(self, topic: str, keep: int, markers: bool) -> None:
+        """See ground.Cluster."""
+        self.settle_all()
+        for log in self.topics[topic].logs:
+            log.compact(keep, markers)
+
     def end_held(self) -> bool:
         """See ground.Cluster."""
         held = dict(self.held)

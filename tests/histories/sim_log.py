@@ -13,7 +13,8 @@ OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain
 
 @dataclass
 class Entry:
-    """One batch: its bytes, and what became of the transaction that it belongs to."""
+    """One batch: its bytes, and what became of the transaction that it belongs to. `compacted`: it is gone;
+    readers have had it."""
 
     base: int
     next: int
@@ -21,6 +22,7 @@ class Entry:
     producer: int
     state: str
     ms: int
+    compacted: bool = False
 
 
 @dataclass
@@ -85,13 +87,22 @@ class Log:
 
     def read(self, offset: int, bound: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Batches from the one that holds `offset` to `bound`, and the aborted transactions among them."""
-        wanted = [e for e in self.entries if e.next > offset and e.base < bound]
+        wanted = [e for e in self.entries if e.next > offset and e.base < bound and not e.compacted]
         gone = [(who, first) for who, first, last in self.aborted if last >= offset and first < bound]
         return b"".join(e.data for e in wanted), gone
 
     def at_time(self, ms: int) -> int:
         """The first offset of a batch that is not older; -1: there is none."""
-        return next((e.base for e in self.entries if e.ms >= ms and e.state != MARKER), -1)
+        there = (e for e in self.entries if e.state != MARKER and not e.compacted)
+        return next((e.base for e in there if e.ms >= ms), -1)
+
+    def compact(self, keep: int, markers: bool) -> None:
+        """Later records have the keys of all but the last `keep` committed batches. `markers`: those are
+        gone, too, as after delete.retention.ms."""
+        for state, kept in ((COMMITTED, keep), (ABORTED, 0), *([(MARKER, keep)] if markers else [])):
+            ended = [e for e in self.ranges(state) if e.next <= self.stable]
+            for entry in ended[: len(ended) - kept]:
+                entry.compacted = entry.next < self.end
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """OffsetForLeaderEpoch: the largest epoch up to this one, and where it ends."""

@@ -504,10 +504,13 @@ def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, or where the brokers' older copy stands."""
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
-    query.lineage.may_double |= set[str]().union(
-        *query.lineage.batches.values()
-    )  # it says to finish that one
-    query.new_checkpoint(query.copy or query.stood() or "earliest")
+    # It says to start that one once, to finish its last batch; of which a power cut may have taken all files.
+    query.lineage.may_double |= set[str]().union(*query.lineage.batches.values())
+    stood = query.stood()
+    if stood is not None and "start it once" in text:
+        there = judge.in_log(world.cluster, query.lineage.topic, json.loads(stood))
+        query.lineage.may_double |= set(query.lineage.tried) - there
+    query.new_checkpoint(query.copy or stood or "earliest")
     return True
 
 

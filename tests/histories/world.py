@@ -61,6 +61,7 @@ class World:
         self._depth = 0
         self.deleted: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
         self.gone: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
         self.put_back: dict[Path, tuple[int, int]] = {}
@@ -438,6 +439,7 @@ class World:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
         for lineage in [q.lineage for q in self.queries.values() if q.token is not None]:
             lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
+            lineage.may_lack |= {uid for uid in lineage.tried if self.unread[f"{lineage.name}:{uid}"]}
             second = gone + unseen
             lineage.second_lacks |= {uid for uid in lineage.tried if second[f"{lineage.name}+:{uid}"]}
         compares = "processing.guarantee", "exactly_once"
