@@ -69,9 +69,10 @@ class OtherRowsInBatch(CommitFault):
 
     advice = (
         "Is it a second write to the same place? Leave the first one as it is, and give this one a token "
-        'with a name of its own: .option("write.token", f"NAME-{batch_id}"). Is it the same write, which '
-        "does not make the same rows twice? Those of the first time are visible: leave this write out, once; "
-        "rows that came only now are then not written"
+        'with a name of its own: .option("write.token", f"NAME-{batch_id}"). Was the checkpoint restored '
+        "from an older copy? Bring the right checkpoint back: rows that are visible may come again in later "
+        "batches. Is it the same write, which does not make the same rows twice? Those of the first time are "
+        "visible: leave this write out, once; rows that came only now are then not written"
     )
 
 

@@ -1765,6 +1765,14 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "A", 1),
         ("restore", "A"),
     ],
+    "df.write in foreachBatch, and an older copy whose next batch has fewer rows": [
+        ("query", "B", {"each": "yes", "most": "3"}),
+        ("run", "B", 1),
+        ("produce", "in", 3),
+        ("backup", "B"),
+        ("run", "B", 1),
+        ("restore", "B"),
+    ],
     "decided, all records of its topic deleted, and a replica behind becomes the leader": [
         ("query", "A", {"token": "job"}),
         ("produce", "in", 3),
