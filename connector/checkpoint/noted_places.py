@@ -135,6 +135,10 @@ class NotedPlaces(NamedTuple):
         others = {*topics} - {place.topic for place in self.everywhere}
         return {} if newest is None else dict.fromkeys(others, newest)
 
+    def names_no_topic(self, topics: Iterable[str]) -> bool:
+        """Whether nothing says where rows of later batches would be. `topics`: as in without_place()."""
+        return not (self.everywhere or self.without_place(topics))
+
     def remade(self, places: Places, batch: int) -> str:
         """Topics of these places that were made anew since batches before `batch` wrote there; "": none
         were."""

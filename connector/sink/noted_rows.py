@@ -74,7 +74,7 @@ def rows_found(
     lacks = _said(lacking(cluster, dict.fromkeys((*had, *note.up_to(batch))), visible=shown))
     is_ours = decided is not None or last is None or last.of_query is None
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
-    unseen = decided is None and not (note.everywhere or note.without_place(topics))
+    unseen = decided is None and note.names_no_topic(topics)
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost, unseen)
 
 
@@ -148,7 +148,7 @@ def is_unseen(checkpoint: Checkpoint, topics: Collection[str]) -> tuple[bool, bo
     so long ago that the cluster may have forgotten decisions since. Raises CheckpointUnreadable."""
     note = NotedPlaces.read(checkpoint)
     since = 0 if note.waiting is None else note.waiting.since_ms / 1000
-    return not (note.everywhere or note.without_place(topics)), time.time() - since > FRESH_SECONDS
+    return note.names_no_topic(topics), time.time() - since > FRESH_SECONDS
 
 
 def rows_behind(
