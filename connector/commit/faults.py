@@ -51,6 +51,13 @@ class ReplayDiffers(CommitFault):
     """A decided batch came again with other rows. None of these were written."""
 
 
+_SAME_WRITE = (
+    "Is it the same write, which does not make the same rows twice, or has a power cut taken what the batch "
+    "was to read? The rows of the first time are visible: leave this write out, once. Rows that came only "
+    "now are then not written, and those that came only then are written again by later batches"
+)
+
+
 class TokenReused(CommitFault):
     """Other rows came under a write.token whose rows are already written. The other rows were not written."""
 
@@ -58,9 +65,7 @@ class TokenReused(CommitFault):
         "Are these other rows, of a second write under one token, or of a checkpoint that was created again, "
         "so that batch ids count from 0 again? Give them another write.token, with another text before its "
         "number. Was the checkpoint restored from an older copy? Bring the right checkpoint back: under "
-        "another token rows would be written again that are visible. Is it the same write, which does not "
-        "make the same rows twice? Those of the first time are visible: leave this write out, once; rows "
-        "that came only now are then not written"
+        f"another token rows would be written again that are visible. {_SAME_WRITE}"
     )
 
 
@@ -71,8 +76,7 @@ class OtherRowsInBatch(CommitFault):
         "Is it a second write to the same place? Leave the first one as it is, and give this one a token "
         'with a name of its own: .option("write.token", f"NAME-{batch_id}"). Was the checkpoint restored '
         "from an older copy? Bring the right checkpoint back: rows that are visible may come again in later "
-        "batches. Is it the same write, which does not make the same rows twice? Those of the first time are "
-        "visible: leave this write out, once; rows that came only now are then not written"
+        f"batches. {_SAME_WRITE}"
     )
 
 

@@ -307,6 +307,7 @@ def _option(random: Random) -> tuple[str, str | None]:
         ("two.phase.commit", ("auto", "false")),
         ("told", ("yes", "no")),
         ("checkpoint.sync", ("true", "false")),
+        ("most", ("1", "2", "6")),
     ))  # fmt: skip
     return option, random.choice(values)
 

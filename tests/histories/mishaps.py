@@ -113,8 +113,6 @@ def black_out(world: "World", name: str, batches: int) -> None:
     query = world.queries.get(name)
     if query is None or not query.checkpoint.exists():
         return
-    if query.token is not None and not query.tables:
-        return  # df.write sees no checkpoint, so nothing syncs it (docs/limits.md)
     world.do_kill(name)
     for run in query.at_work:  # those that stand still have been on that machine, too
         run.app.kill()

@@ -414,22 +414,29 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     if query.token is None:
         return False
     told = re.search(r"write\.token=\S*?(\d+) has written .*leave this write out, once", text)
-    if told is not None and _has_written(world, query, int(told.group(1)), text):
-        _leave_out_of(query, text, int(told.group(1)))
-    else:
+    if told is None or not _has_written(world, query, int(told.group(1)), text):
         query.token = f"{query.token}-{query.name}"
-    return True
+        return True
+    return query.bring_back() or _leave_once(world, query, int(told.group(1)), text)
 
 
 def _leave_this_out(world: "World", query: "Query", text: str) -> bool:
-    """A df.write of foreachBatch whose first rows are visible is left out; those that came only now are not
-    written, as the error says. The right checkpoint is brought back, if there is one."""
-    if "Bring the right checkpoint back" in text and query.bring_back():
+    """A df.write of foreachBatch whose first rows are visible is left out, unless there is a newer
+    checkpoint to bring back."""
+    if query.bring_back():
         return True
     told = re.search(r"batch (\d+) of query \S+ a df\.write of foreachBatch without", text)
-    if told is None or not _leave_out_of(query, text, int(told.group(1))):
+    return told is not None and _leave_once(world, query, int(told.group(1)), text)
+
+
+def _leave_once(world: "World", query: "Query", batch: int, text: str) -> bool:
+    """Leave a write out whose rows are visible. Those that came only now are not written, and those that came
+    only then are written again, as the error says."""
+    if not _leave_out_of(query, text, batch):
         return False
-    query.lineage.may_lack |= query.lineage.batches.get(int(told.group(1)), set())
+    rows, visible = _rows_of(query, batch), _visible(world, query, text)
+    query.lineage.may_lack |= rows - visible
+    query.lineage.may_double |= rows & visible
     return True
 
 
@@ -443,11 +450,20 @@ def _leave_out_of(query: "Query", text: str, batch: int) -> bool:
 
 def _has_written(world: "World", query: "Query", batch: int, text: str = "") -> bool:
     """Whether rows of the pipeline's batch are visible, as somebody finds out who looks into the topic."""
-    lineage, seen = query.lineage, judge.seen(world.cluster, SINKS)
-    noted = (rows for (_, number), rows in lineage.noted.items() if number == batch)
-    rows = lineage.batches.get(batch, set()).union(*noted)
-    name = f"{lineage.name}+" if query.means_second(text) else lineage.name
-    return any(seen[f"{name}:{uid}"] for uid in rows)
+    return bool(_rows_of(query, batch) & _visible(world, query, text))
+
+
+def _rows_of(query: "Query", batch: int) -> set[str]:
+    """All rows that the pipeline has ever read in the batch."""
+    noted = (rows for (_, number), rows in query.lineage.noted.items() if number == batch)
+    return query.lineage.batches.get(batch, set()).union(*noted)
+
+
+def _visible(world: "World", query: "Query", text: str) -> set[str]:
+    """Which of the pipeline's rows are visible where the write goes that the error means."""
+    name = f"{query.lineage.name}+" if query.means_second(text) else query.lineage.name
+    seen = judge.seen(world.cluster, SINKS)
+    return {uid for uid in query.lineage.tried if seen[f"{name}:{uid}"]}
 
 
 def _token_looked(world: "World", query: "Query", text: str) -> bool:
@@ -652,7 +668,7 @@ _WAYS = (
     (r"have the cluster's operator (write COMMIT markers|abort them on these)", _operator_marks),
     (r"have the cluster's operator look up in __transaction_state", _marker),
     (r"brokers have lost decisions\. Nothing was written\. .*Look for this write's rows", _token_looked),
-    (r"leave this write out, once; rows that came only now", _leave_this_out),
+    (r"leave this write out, once. Rows that came only now", _leave_this_out),
     (r"the cluster has lost decisions", _nothing_missing),
     (r"run the query with at_least_once until", _weaker),
     (r"readers may have had them|as a part of its rows is visible", _looked),

@@ -326,6 +326,8 @@ class World:
                     self.accept_loss(query)  # who begins there under another name was told
         elif option == "told":
             query.told = value == "yes"
+        elif option == "most" and value is not None:
+            query.source["maxOffsetsPerTrigger"] = value
         elif value is None:
             query.sink.pop(option, None)
         elif query.token is None or option not in ("kafka.group.id", "processing.guarantee"):
