@@ -112,8 +112,8 @@ def check_undecided(story: StartFacts) -> None:
         return
     if story.decided is None:
         raise CheckpointOlder(
-            f"sink {story.sink}: the checkpoint has completed no batch, and rows that the sink may have "
-            f"written since this query's first start are visible, or were{_some(undecided)}. The cluster "
+            f"sink {story.sink}: the checkpoint has completed no batch, but rows that the sink may have "
+            f"written have become visible since this query's first start{_some(undecided)}. The cluster "
             "does not have their decision any more. If an older copy of the checkpoint was put back, these "
             "rows would be written again. Nothing was written. Bring the right checkpoint back, which is the "
             f"newest. If these rows may be there twice, set {to_accept(word, story.accepted)}"
