@@ -307,7 +307,7 @@ def commit_within(
     else:
         _check_newest(stamp.within, writes.newest, number)
         _check_elsewhere(stamp.within, _not_claimed(writes, now, claimed), now, accept)
-        yield from check_renamed(stamp.within, others, now, claimed, accept)
+        yield from check_renamed(stamp.within, (*others, *writes.kept), now, claimed, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
     _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now), places=ballot.places)
@@ -327,6 +327,8 @@ def commit_within(
 
 
 _HAS_WRITTEN = "a df.write of foreachBatch without write.token has written"
+_OLDER_COPY = " Was the checkpoint restored from an older copy? Bring the right checkpoint back."
+"""Of a batch whose rows are others now."""
 
 
 def _check_same(batch: Batch | None, then: BatchWrite, now: BatchWrite) -> None:
@@ -350,29 +352,29 @@ def _check_newest(batch: Batch | None, newest: int, number: int) -> None:
 
 
 def _not_claimed(writes: BatchWrites, now: BatchWrite, claimed: Collection[str] | None) -> list[BatchWrite]:
-    """The writes of the same rows that an earlier run has made of this batch, and this one has not yet: the
-    function names another place for them now. Two places to which it has written in one batch before are two
-    writes; one after the other, as if the day named the topic, they are not.
+    """The writes that an earlier run has made of this batch, and this one has not yet: the function names
+    another place for them now. The rows may be others, as those of an older copy of the checkpoint are. Two
+    places to which it has written in one batch before are two writes; one after the other, as if the day
+    named the topic, they are not.
     """
     if claimed is None:
         return []
-    both = {one.batch for one in writes.kept if one.place == now.place and one.batch != now.batch}
-    pairs = {(one.batch, one.place) for one in writes.kept}
     return [
         one
         for one in writes.kept
         if one.batch == now.batch
         and one.place not in claimed
-        and (
-            _share(one, now)
-            or (now.content.rows and one.content == now.content and not _in_one(both, pairs, one.place))
-        )
+        and (_share(one, now) or _may_have_moved(writes.kept, one, now))
     ]
 
 
-def _in_one(batches: Iterable[int], pairs: Collection[tuple[int, str]], place: str) -> bool:
-    """Whether one of the batches has written to the place."""
-    return any((batch, place) in pairs for batch in batches)
+def _may_have_moved(writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite) -> bool:
+    """Whether a write of this batch may be this one, in another place or under another name: no other batch
+    has both."""
+    if one.same_line(now) or not (now.content.rows and one.content.rows):
+        return bool(now.content.rows and one.content == now.content)
+    before = {write.batch for write in writes if write.same_line(one)} - {now.batch}
+    return not any(write.batch in before for write in writes if write.same_line(now))
 
 
 def _share(one: BatchWrite, other: BatchWrite) -> bool:
@@ -384,10 +386,12 @@ def _check_elsewhere(batch: Batch | None, found: list[BatchWrite], now: BatchWri
     """Raise SinkChanged for writes that have gone to other places, unless that is accepted."""
     for one in found:
         if (accepting := accept(_word_elsewhere(one))) is not None:
+            same = one.content == now.content
+            rows, older = ("them", "") if same else (now.content, _OLDER_COPY)
             raise SinkChanged(
-                f"{batch}: {_HAS_WRITTEN} {one.content} to {one.where} before, and is to write them to "
-                f"{now.where} now. Nothing was written. Was the option topic changed? Give the old one back "
-                f"until this batch is done. Are the rows to be in both? Set {accepting}"
+                f"{batch}: {_HAS_WRITTEN} {one.content} to {one.where} before, and is to write {rows} to "
+                f"{now.where} now. Nothing was written.{older} Was the option topic changed? Give the old "
+                f"one back until this batch is done. Are the rows to be in both? Set {accepting}"
             )
 
 
@@ -475,7 +479,7 @@ def batch_write(reports: Sequence[Report | None], place: str, token: str, name: 
 
 def check_renamed(
     batch: Batch | None,
-    writes: Iterable[BatchWrite],
+    writes: Collection[BatchWrite],
     now: BatchWrite,
     claimed: Collection[str] | None,
     accept: Accept,
@@ -484,8 +488,16 @@ def check_renamed(
     the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
     commit_within. Raises SinkChanged unless that is accepted: then the other one is finished, for nobody
     writes under its name again."""
-    known = () if claimed is None else [one for one in writes if one.known_by not in (now.known_by, *claimed)]
-    for one in [*(one for one in known if _same_rows(one, now)), *_under_another_name(writes, known, now)]:
+    known = [one for one in writes if one.known_by not in (now.known_by, *(claimed or ()))]
+    known = [one for one in known if (one.token or now.token) and claimed is not None]
+    older = _under_another_name(writes, known, now)
+    moved = [one for one in known if one.batch == now.batch and one.shares_topic(now)]
+    again = [
+        one
+        for one in moved
+        if _may_have_moved(writes, one, now) and one.stem not in {other.stem for other in older}
+    ]
+    for one in (*older, *again):
         if (accepting := accept(_word_elsewhere(one))) is None:
             query_id = "" if batch is None else batch.query_id
             if one.sink(query_id) != now.sink(query_id):  # which its own begin has finished
@@ -495,14 +507,14 @@ def check_renamed(
         before = f"before, in batch {one.batch}" if one.batch != now.batch else "before"
         under = one.under.replace("without write.token", "without a token")
         under += " and no transactional.id" if now.name and one.token and not one.name else ""
-        moved = bool(one.place and now.place) and one.place != now.place
-        under += f" to {one.where}" if moved else ""
+        elsewhere = bool(one.place and now.place) and one.place != now.place
+        under += f" to {one.where}" if elsewhere else ""
         raise SinkChanged(
             f"{batch}: a df.write of foreachBatch {one.under} has written {one.content} to {one.where} "
-            f"{before}, and one {now.under}{f' to {now.where}' if moved else ''} was given "
+            f"{before}, and one {now.under}{f' to {now.where}' if elsewhere else ''} was given "
             f"{'the same rows' if same else 'other rows'} now. "
-            f"Nothing was written. Leave that write {under} until batch {one.batch} is done. Are the rows to "
-            f"be there twice? Set {accepting}"
+            f"Nothing was written.{'' if same else _OLDER_COPY} Leave that write {under} until batch "
+            f"{one.batch} is done. Are the rows to be there twice? Set {accepting}"
         )
 
 
@@ -525,26 +537,24 @@ def check_remembered(
         raise DecisionGone(_unknown(str(batch), f"write.token={now.token}", why, accepting))
 
 
-def _same_rows(one: BatchWrite, now: BatchWrite) -> bool:
-    """Whether both have the same rows of a batch for one topic."""
-    same = one.batch == now.batch and one.content == now.content and now.content.rows
-    return bool(same and ({now.place, *dict(now.topics)} - {""}) & {one.place, *dict(one.topics)})
-
-
 def _under_another_name(
     writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite
 ) -> list[BatchWrite]:
     """The newest write of tokens like this one, of this batch or a later one, if none is known to the same
-    topic with the same transactional.id: an older copy of the checkpoint runs again, with a name or a topic
-    that was changed."""
-    if any((one.place, one.name) == (now.place, now.name) for one in writes if _alike(one, now)):
+    topic with the same transactional.id; or any write to its topic of a later batch: an older copy of the
+    checkpoint runs again, with a name or a topic that was changed."""
+    if any(one.same_line(now) for one in writes):
         return []
-    return [one for one in known if _alike(one, now) and one.batch >= now.batch][-1:]
+    return [
+        one
+        for one in known
+        if (_alike(one, now) and one.batch >= now.batch) or (one.batch > now.batch and one.shares_topic(now))
+    ][-1:]
 
 
 def _alike(one: BatchWrite, now: BatchWrite) -> bool:
     """Whether it has a token of the same stem."""
-    return bool(one.token and now.token) and Token.of(one.token).stem == Token.of(now.token).stem
+    return bool(one.token and now.token) and one.stem == now.stem
 
 
 def newest_write(query_id: str) -> Rules[tuple[BatchWrite | None, Notes | None]]:

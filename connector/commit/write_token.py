@@ -179,6 +179,19 @@ class BatchWrite(NamedTuple):
         """What distinguishes it from the other writes of its micro-batch: a topic's name has no space."""
         return f"{self.place} {self.name} {self.token}" if self.token else self.place
 
+    @property
+    def stem(self) -> str:
+        """Its token's text before the number, "": it has none."""
+        return Token.of(self.token).stem if self.token else ""
+
+    def same_line(self, other: "BatchWrite") -> bool:
+        """Whether it may be the same line of the function, in whichever micro-batch."""
+        return (self.place, self.name, self.stem) == (other.place, other.name, other.stem)
+
+    def shares_topic(self, other: "BatchWrite") -> bool:
+        """Whether rows of both may be in one topic."""
+        return bool(({self.place, *dict(self.topics)} & {other.place, *dict(other.topics)}) - {""})
+
     def sink(self, query_id: str) -> Sink:
         """The sink that has decided it, in foreachBatch of this query."""
         if not self.token:

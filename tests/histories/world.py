@@ -557,15 +557,16 @@ class World:
         self._publish(query.lineage, query.sink["topic"], query.lineage.done, 0)
 
     def _publish(self, lineage: Lineage, topic: str, rows: set[str], missing: int) -> None:
-        """Write rows by hand: all of a batch, if all are said to be missing; else those that nobody sees."""
+        """Write rows by hand: all of a batch, if all are said to be missing; else of those that nobody sees
+        as many as were read first: an older copy has read others in that batch since."""
         if topic not in self.cluster.topics:
             return
-        wanted = sorted(f"{lineage.name}:{uid}" for uid in rows)
+        wanted = [f"{lineage.name}:{uid}" for uid in lineage.tried if uid in rows]
         if missing < len(wanted):
             there = judge.seen(self.cluster, SINKS)
             wanted = [row for row in wanted if not there[row]]
         if wanted:
-            self.cluster.take(topic, 0, wanted)
+            self.cluster.take(topic, 0, wanted[: missing or None])
 
     def _strike(self, given: tuple[Any, ...] | None) -> Strike | None:
         if given is None:
@@ -674,6 +675,9 @@ class World:
         if is_new and age(query.checkpoint)[0] < 0 and lineage.done and (query.unknown or nameless):
             self.accept_loss(query)  # without a checkpoint and without a name it is a new query to everybody
             query.former_sinks |= lineage.sinks if query.unknown else set()  # and ends nothing of theirs
+        in_foreach = query.token is not None and not query.tables
+        if in_foreach and age(query.checkpoint)[0] < 0 and query.source["startingOffsets"] == "latest":
+            lineage.may_lack |= judge.in_log(self.cluster, lineage.topic)  # docs/limits.md says so
         if query.unknown:
             accept_unseen(self, query)
         if age(query.checkpoint)[0] < 0:

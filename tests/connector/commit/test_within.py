@@ -59,6 +59,7 @@ class WithinBench(Bench):
         self.sink = sink_of_query("q")
         self.accepted = ""
         self.claimed: list[str] | None = None
+        self.newest = -1
         self.last_rows: tuple[tuple[int, int], ...] = ()
         self.begun: list[list[Report]] = []
 
@@ -100,7 +101,7 @@ class WithinBench(Bench):
 
     def run_again(self) -> None:
         """The query is started again: its run has written nothing yet."""
-        self.claimed = []
+        self.claimed, self.newest = [], -1
 
     def write_token(
         self, token: str, rows: str = "row", batch: Batch = BATCH, *, name: str = "", place: str = "out"
@@ -120,7 +121,8 @@ class WithinBench(Bench):
                 notes = self.run(token_write.begin_in_run(batch, name, accept))
                 assert notes is not None
                 known = (*self.run(token_write.read_writes(batch.query_id)), *notes.writes.kept)
-                self.run(token_write.check_renamed(batch, known, write, self.claimed, accept))
+                claimed = None if self.late(batch) else self.claimed
+                self.run(token_write.check_renamed(batch, known, write, claimed, accept))
                 self.run(token_write.check_remembered(batch, notes.writes.kept, write, accept))
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
@@ -131,7 +133,12 @@ class WithinBench(Bench):
         self.end(reports)
         if self.claimed is not None:
             self.claimed.append(write.known_by)
+            self.newest = max(self.newest, batch.batch_id)
         return not passes
+
+    def late(self, batch: Batch) -> bool:
+        """Whether this run has written a later batch: a thread has outlived its own."""
+        return batch.batch_id < self.newest
 
     def write(self, rows: str = "row", batch: Batch = BATCH, place: str = "out") -> Within:
         return self.commit_write(self.tasks(self.begin_write(), rows, batch), place)
@@ -405,6 +412,66 @@ def test_another_topic_in_the_middle_of_a_batch_is_said_and_each_way_out_ends(tv
             assert not bench.write(batch=Batch("q", 8), place="new").passed
             assert bench.broker.visible() == ["row0", "row1"] * 2
         assert bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("alternates", [False, True])
+def test_an_older_copy_writes_nothing_to_another_topic(tv: int, alternates: bool) -> None:
+    """Its rows are others now, as more have come. That the day has named both topics before says nothing."""
+    bench = WithinBench(tv)
+    bench.run_again()
+    bench.write("first", Batch("q", 6), "new" if alternates else "old")
+    bench.write(place="old")
+    bench.run_again()
+    with pytest.raises(SinkChanged) as said:
+        bench.write("row and more", place="new")
+    assert "is to write 2 rows (checksum 00000018) to topic new now. Nothing was written." in str(said.value)
+    assert "restored from an older copy? Bring the right checkpoint back." in str(said.value)
+    bench.end_all()
+    assert bench.write(place="old").passed, "the right checkpoint, and the old option"
+    assert not bench.write("row and more", Batch("q", 8), "new").passed and bench.left() == ()
+
+
+@BOTH
+def test_two_topics_that_one_batch_has_had_are_two_writes(tv: int) -> None:
+    """Threads have no order: another one comes first when the batch runs again, with rows of its own."""
+    bench = WithinBench(tv)
+    bench.run_again()
+    for rows, place in (("a", "old"), ("the other", "new")):
+        bench.write(rows, Batch("q", 6), place)
+    bench.write("a", place="old")
+    bench.run_again()
+    assert not bench.write("the other", place="new").passed and bench.write("a", place="old").passed
+
+
+@BOTH
+@pytest.mark.parametrize("behind", [0, 1, 3])
+@pytest.mark.parametrize("token", ["", "other-{}"])
+def test_an_older_copy_writes_nothing_again_without_its_token(tv: int, token: str, behind: int) -> None:
+    """The token was taken away, or another one given, and an older copy has other rows."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    for number in range(8):
+        bench.write_token(f"job-{number}", batch=Batch("q", number))
+    old = Batch("q", 7 - behind)
+
+    def write(batch: Batch) -> None:
+        if token:
+            bench.write_token(token.format(batch.batch_id), "row and more", batch)
+        else:
+            bench.write("row and more", batch)
+
+    bench.run_again()
+    with pytest.raises(SinkChanged, match=r"write.token=job-7 has written .* older copy\? Bring the right"):
+        write(old)
+    bench.end_all()
+    bench.accepted = "sink-changed:out:7"
+    write(old)
+    bench.run_again()
+    bench.accepted = ""
+    write(Batch("q", 8))
+    assert bench.left() == ()
 
 
 @BOTH
@@ -735,6 +802,11 @@ def test_tokens_that_are_two_writes_do_not_stop_each_other(tv: int) -> None:
         bench.write(place="a third")
     assert bench.broker.visible() == ONCE * 4
     bench.run_again()
+    for write in ("a-7", "b-7"):
+        with pytest.raises(SinkChanged, match=rf"{write} has written 2 rows.*to topic out before"):
+            bench.write_token("c-7", rows="other", name="T")
+        bench.end_all()
+        bench.write_token(write)
     bench.write_token("c-7", rows="other", name="T")
     bench.run_again()
     bench.write_token("d-8", batch=Batch("q", 8))
