@@ -488,8 +488,7 @@ def check_renamed(
     the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
     commit_within. Raises SinkChanged unless that is accepted: then the other one is finished, for nobody
     writes under its name again."""
-    known = [one for one in writes if one.known_by not in (now.known_by, *(claimed or ()))]
-    known = [one for one in known if (one.token or now.token) and claimed is not None]
+    known = () if claimed is None else [one for one in writes if one.known_by not in (now.known_by, *claimed)]
     older = _under_another_name(writes, known, now)
     moved = [one for one in known if one.batch == now.batch and one.shares_topic(now)]
     again = [
