@@ -93,7 +93,8 @@ def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached
     if reached is not None and own < batch.number <= reached:
         raise FanoutStopped(
             f"{what}: this query has brought batch {reached} to it under another name. Nothing was written. "
-            "Give the fan-out that name again; a new name may begin when that batch is done, with "
+            "Give the fan-out that name again. If another place stops then, give that one a fan-out of its "
+            f"own, with a new name. For all places a new name may begin when batch {reached} is done, with "
             f"since={reached + 1} for each table. Two fan-outs of a query do not share a table"
         )
     if mark is not None and mark.gone is not None:

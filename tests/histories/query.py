@@ -51,6 +51,9 @@ class Query:
     accept: int | None = None
     """The batch that may have other rows, since an error told."""
     former_token: str | None = None
+    apart: set[str] = field(default_factory=set)
+    """Places that have a fan-out of their own, called `apart_token`: tables, and "topic"."""
+    apart_token: str | None = None
     """The fan-out's name of before."""
     ahead: bool = False
     """Small batches are read as soon as their end is known."""

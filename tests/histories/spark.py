@@ -11,8 +11,8 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,8 @@ class Plan:
     `by_rows`: the rows name the topic, and the sink has no such option. `each`: df.write has no token.
     `second`: the function of foreachBatch writes the rows to this topic, too, marked with a plus, except in
     batches of `left_out_second`. `tables`: the batches go to these by a fan-out called `token`, beside the
-    topic; `accept`: the batch that may have other rows.
+    topic, and to the places `apart` by another one called `apart_token`; `accept`: the batch that may have
+    other rows.
     """
 
     checkpoint: Path
@@ -108,8 +109,10 @@ class Plan:
     each: bool = False
     second: str | None = None
     left_out_second: Collection[int] = ()
-    tables: Sequence[Any] = ()
+    tables: Mapping[str, Any] = field(default_factory=dict)
     accept: int | None = None
+    apart: Collection[str] = ()
+    apart_token: str | None = None
 
 
 @dataclass
@@ -284,12 +287,20 @@ class Stream:
     def _fan_out(self, name: str, number: int, rows: Sequence[Callable[[], Rows]]) -> None:
         """As eoslog.fanout.fanout does it."""
         checkpoint = Checkpoint.at(str(self.plan.checkpoint))
-        batch = FannedOut(name, number_of(self.query_id), number, checkpoint.planned(number).ends)
+        ends = checkpoint.planned(number).ends
         checkpoint.sync_planned(number)
-        tables = [Stepping(table, self._step) for table in self.plan.tables]
         topic = TopicPlace(self.app, self.plan.sink, lambda token, held: self._write(number, token, held))
         given = Persisted(self.app, rows)
-        carry_out(batch, given.through, tables, [topic], other_rows=self.plan.accept == number)
+        for own, called in ((False, name), (True, self.plan.apart_token)):
+            tables = [
+                Stepping(table, self._step)
+                for kind, table in self.plan.tables.items()
+                if (kind in self.plan.apart) == own
+            ]
+            topics = [topic] if ("topic" in self.plan.apart) == own else []
+            if called is not None and (tables or topics):
+                batch = FannedOut(called, number_of(self.query_id), number, ends)
+                carry_out(batch, given.through, tables, topics, other_rows=self.plan.accept == number)
 
     def _begins(self, batch: Batch) -> Any:
         """Where a batch begins. Spark asks the source anew if it is the first."""

@@ -337,16 +337,23 @@ def _place(world: "World", query: "Query", text: str) -> "Table | None":
 
 
 def new_name(world: "World", query: "Query", text: str) -> bool:
-    """A new name of the fan-out, for a new checkpoint."""
-    query.token = f"{query.token}-{query.name}"
+    """A new name of the fan-out, for a new checkpoint; or of one for this place alone, as other places have
+    the batch under the old name."""
+    if query.apart_token is not None:
+        table = _place(world, query, text)
+        query.apart.add("topic" if table is None else table.kind)
+        return True
+    query.former_token, query.token = query.token, f"{query.token}-{query.name}"
     return True
 
 
 def old_name(world: "World", query: "Query", text: str) -> bool:
-    """The fan-out's former name."""
+    """The fan-out's former name. A place that stops then gets a fan-out of its own."""
     if query.former_token is None:
         return False
     query.token, query.former_token = query.former_token, query.token
+    if "give that one a fan-out of its own" in text:
+        query.apart_token = query.former_token
     return True
 
 
@@ -393,7 +400,8 @@ def from_the_table(world: "World", query: "Query", text: str) -> bool:
     try:
         with world.ground.client() as cluster:
             found = uninterrupted(CommandSession(cluster, as_json=False), str(query.checkpoint))
-            planned = marked_ends(table.target(), query.token, found.query_id)
+            name = (query.apart_token if table.kind in query.apart else None) or query.token
+            planned = marked_ends(table.target(), name, found.query_id)
             if planned is None:
                 return False
             carry_out(cluster, found, rebuilt(found, planned))

@@ -1783,6 +1783,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "B"),
         ("set", "B", "most", "1"),
     ],
+    "two queries have one name for their fan-outs, and a table of both; one is killed before that table": [
+        ("query", "A", {"tables": "delta,iceberg"}),
+        ("query", "B", {"tables": "iceberg"}),
+        ("run", "A", 1, ("kill", ("spark: after table", 1))),
+        ("run", "B", 1),
+    ],
+    "two queries have one name for their fan-outs, and a topic of both; one is killed before that topic": [
+        ("query", "A", {"tables": "delta"}),
+        ("query", "B", {"tables": "iceberg"}),
+        ("run", "A", 1, ("kill", ("spark: after table", 1))),
+        ("run", "B", 1),
+    ],
     "df.write in foreachBatch, and an older copy with more rows, which go to another topic": [
         ("query", "A", {"each": "yes"}),
         ("run", "A", 1),

@@ -620,7 +620,8 @@ class World:
         plan.by_rows, plan.each, plan.accept = query.by_rows, query.each, query.accept
         plan.second, plan.left_out_second = query.second, frozenset(query.left_out_second)
         query.lineage.seconds |= query.second is not None
-        plan.tables = [self.tables[one].target(query.since.get(one)) for one in query.tables]
+        plan.tables = {one: self.tables[one].target(query.since.get(one)) for one in query.tables}
+        plan.apart, plan.apart_token = frozenset(query.apart), query.apart_token
         for one in (self.tables[name] for name in query.tables):
             one.lineages += [] if query.lineage in one.lineages else [query.lineage]
         if query.reads_files:
@@ -649,7 +650,8 @@ class World:
                 lineage.sinks.add(sink_of_query(stream.query_id).id)
             elif plan.token is not None and (rows_are_read or not plan.tables):
                 name = plan.sink.get("transactional.id") or "eoslog-write"
-                lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
+                token = (plan.apart_token if "topic" in plan.apart else None) or plan.token
+                lineage.sinks.add(Token.of(f"{token}-{batch}").sink_id(name, plan.sink["topic"]))
             if not lineage.began and stream.began:  # else a copy comes back, which began where it had begun
                 lineage.before = judge.in_log(self.cluster, lineage.topic, stream.began)
             lineage.began = True
