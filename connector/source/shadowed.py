@@ -2,13 +2,10 @@
 
 The running query goes on meanwhile, and is not disturbed: this only reads. Three things have to belong
 together: the source offsets of a decision, its rows and those of all before it in the topic that the running
-query writes, and no row of a later one. So the decision is read before and after the others, and must be the
-same. And no transaction may be open anywhere in the topic. It could be the decision's own, whose rows cannot
-be read yet; a late attempt of any batch, behind which readers wait; or the next batch's. If there is none,
-all that was decided ends at the last stable offset.
+query writes, and no row of a later one. That is so where a reader of whole batches ends (whole_batches.py).
 
-That is so between two batches at least. If the running query is too fast to be met there, its next decision
-is tried, and a batch of the shadow is several of the running query's together.
+If the running query is too fast to be met there, its next decision is tried, and a batch of the shadow is
+several of the running query's together.
 
 A shadow that has taken over while it ran reads on here, to the log's end. The decision that it took over with
 has the plan of its last batch. So the decision that follows a batch's own says whose place this query has.
@@ -18,16 +15,15 @@ import time
 
 from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin.topics import list_offsets
+from eoslog.client.wire.cluster import TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import read_note
 from eoslog.connector.offsets.offsets import LATEST, SHADOW, Offsets, ShadowCut, SourcePosition
 from eoslog.connector.options.source_options import ShadowOptions, SourceOptions
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.source.source_topics import SourceTopics
+from eoslog.connector.source.whole_batches import decided, last_decisions
 from eoslog.errors import OptionError, ShadowLost
 
 _PAUSE_SECONDS = 0.05
@@ -106,40 +102,45 @@ class Shadowed:
     def cut(self) -> Cut | None:
         """The last decision: its source offsets, and how far the rows go. None: that cannot be told now.
         Raises OptionError, CommitFault."""
-        sink, cluster = Sink(self._shadow.sink), self._log.cluster
-        runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
-        decision = runner.run(observed_decision(sink))
-        if decision is None:
+        sink, cluster = self._shadow.sink, self._log.cluster
+        before = last_decisions(cluster, [sink], self._options.decision_topic)
+        decision = None if before is None else before[sink]
+        if before is None or decision is None:
             return None
         self._over = _cuts_of(decision)
-        written = self._ends(self._shadow.topic, committed=True)
-        if written != self._ends(self._shadow.topic, committed=False):
-            return None  # a transaction is open, or rows come
+        topic = self._described(self._shadow.topic)
+        ids = {} if topic.topic_id is None else {topic.name: topic.topic_id}
+        needed = decided(cluster, before, [(topic.name, p) for p in topic.leaders], ids)
+        written = self._ends(topic)
         committed = group_offsets.fetch_committed(cluster, self._shadow.group, sorted(self._log.partitions()))
         ends = {tp: at for tp, (at, _) in committed.items() if at >= 0}
         if not ends:
             raise OptionError(
                 f"kafka.group.id: group {self._shadow.group} has no offset of this query's topics: give the "
-                f"kafka.group.id of the query with transactional.id={sink.id}, which needs one"
+                f"kafka.group.id of the query with transactional.id={sink}, which needs one"
             )
         notes = (read_note(text) for at, text in committed.values() if at >= 0)
-        others = sorted({note.sink for note in notes if note is not None} - {sink.id})
+        others = sorted({note.sink for note in notes if note is not None} - {sink})
         if others:
             raise OptionError(
                 f"kafka.group.id: the offsets of group {self._shadow.group} are those of the query with "
-                f"transactional.id={others[0]}, and shadow.of is {sink.id}: give the group of that one"
+                f"transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one"
             )
-        own = self._ends(self._shadow.into, committed=True)
-        after = runner.run(observed_decision(sink))
-        if after is None or after.sequence != decision.sequence:
+        own = self._ends(self._described(self._shadow.into))
+        if last_decisions(cluster, [sink], self._options.decision_topic) != before:
             return None
-        return ends, ShadowCut(sink.id, self._shadow.group, decision.sequence, written, own)
+        if needed.why_part(written):
+            return None
+        return ends, ShadowCut(sink, self._shadow.group, decision.sequence, written, own)
 
-    def _ends(self, topic: str, *, committed: bool) -> Offsets:
-        """Where the rows of a topic end, all of them or those that can be read."""
+    def _described(self, topic: str) -> TopicInfo:
         cluster = self._log.cluster
-        found = retrying(cluster, f"Metadata of {topic}", lambda: cluster.describe(topic))
-        return list_offsets(cluster, {(topic, p): LATEST for p in found.leaders}, committed=committed)
+        return retrying(cluster, f"Metadata of {topic}", lambda: cluster.describe(topic))
+
+    def _ends(self, topic: TopicInfo) -> Offsets:
+        """Where the rows of a topic end that can be read."""
+        partitions = {(topic.name, p): LATEST for p in topic.leaders}
+        return list_offsets(self._log.cluster, partitions, committed=True)
 
 
 def _cuts_of(decision: Decision) -> list[ShadowCut]:

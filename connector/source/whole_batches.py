@@ -9,10 +9,11 @@ batch, or an earlier one, has in that partition.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from eoslog.client.admin.topics import LATEST, list_offsets
+from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
 from eoslog.connector.commit.observe import observed
@@ -108,24 +109,18 @@ class WholeBatches:
         """The sinks' last decisions; `known` if they still are. What a cluster has forgotten since stays
         known. None: one is just being made. Raises OptionError if a sink was left for one that is not named,
         and CommitFault."""
-        runner = Runner(self._log.cluster, OWN_TIMEOUT_MS, decisions=self._options.decision_topic)
-        last: dict[str, Decision | None] = {}
-        for name in self._options.whole_batches or ():
-            found = runner.run(observed(Sink(name)))
-            if isinstance(found, Refused):
-                return None
-            last[name] = found or (None if known is None else known.last[name])
-        if known is not None and (known.last, known.ids) == (last, self._log.ids):
-            return known
+        last = last_decisions(
+            self._log.cluster, self._options.whole_batches or (), self._options.decision_topic
+        )
+        if last is None:
+            return None
+        if known is not None:
+            last = {name: decision or known.last[name] for name, decision in last.items()}
+            if (known.last, known.ids) == (last, self._log.ids):
+                return known
         partitions = self._log.partitions()
-        made = [decision for decision in last.values() if decision is not None]
         check_left(last)
-        placed = rows_end(made, self._log.ids)
-        needs = {tp: at for tp, at in placed.items() if tp in set(partitions)}
-        unplaced = [tp for tp in partitions if tp not in needs and any(may_have(d, tp) for d in made)]
-        if unplaced:  # what is written there by now is at least what was decided
-            needs |= list_offsets(self._log.cluster, dict.fromkeys(unplaced, LATEST), committed=False)
-        return Decided(last, self._log.ids, needs)
+        return decided(self._log.cluster, last, partitions, self._log.ids)
 
     def _say_part(self) -> None:
         now = time.monotonic()
@@ -138,6 +133,35 @@ class WholeBatches:
                 STILL_SECONDS,
                 self._held,
             )
+
+
+def last_decisions(
+    cluster: Cluster, names: Iterable[str], decisions: str
+) -> dict[str, Decision | None] | None:
+    """The last decision of each sink, by transactional.id, None: there is none. `decisions`: decision.topic.
+    None: one is just being made. Raises CommitFault."""
+    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions)
+    last: dict[str, Decision | None] = {}
+    for name in names:
+        found = runner.run(observed(Sink(name)))
+        if isinstance(found, Refused):
+            return None
+        last[name] = found
+    return last
+
+
+def decided(
+    cluster: Cluster, last: dict[str, Decision | None], partitions: Iterable[TopicPartition], ids: TopicIds
+) -> Decided:
+    """How far readers of these partitions have to come for all rows that were decided last. `ids`: those of
+    the topics."""
+    read = set(partitions)
+    made = [decision for decision in last.values() if decision is not None]
+    needs = {tp: at for tp, at in rows_end(made, ids).items() if tp in read}
+    unplaced = [tp for tp in read if tp not in needs and any(may_have(d, tp) for d in made)]
+    if unplaced:  # what is written there by now is at least what was decided
+        needs |= list_offsets(cluster, dict.fromkeys(unplaced, LATEST), committed=False)
+    return Decided(last, ids, needs)
 
 
 def check_left(last: Mapping[str, Decision | None]) -> None:
