@@ -368,10 +368,12 @@ def _not_claimed(writes: BatchWrites, now: BatchWrite, claimed: Collection[str] 
     ]
 
 
-def _may_have_moved(writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite) -> bool:
+def _may_have_moved(
+    writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite, late: bool = False
+) -> bool:
     """Whether a write of this batch may be this one, in another place or under another name: no other batch
-    has both."""
-    if one.same_line(now) or not (now.content.rows and one.content.rows):
+    has both. `late`: what this run has written of the batch is not known any more."""
+    if late or one.same_line(now) or not (now.content.rows and one.content.rows):
         return bool(now.content.rows and one.content == now.content)
     before = {write.batch for write in writes if write.same_line(one)} - {now.batch}
     return not any(write.batch in before for write in writes if write.same_line(now))
@@ -483,18 +485,20 @@ def check_renamed(
     now: BatchWrite,
     claimed: Collection[str] | None,
     accept: Accept,
+    *,
+    late: bool = False,
 ) -> Rules[None]:
     """Check that a write's rows are not those that an earlier run of the query has written of this batch to
     the same topic, under another token, another transactional.id beside it, or none. `claimed`: as in
-    commit_within. Raises SinkChanged unless that is accepted: then the other one is finished, for nobody
-    writes under its name again."""
+    commit_within. `late`: this run has written a later batch. Raises SinkChanged unless that is accepted:
+    then the other one is finished, for nobody writes under its name again."""
     known = () if claimed is None else [one for one in writes if one.known_by not in (now.known_by, *claimed)]
-    older = _under_another_name(writes, known, now)
+    older = _under_another_name(writes, known, now, late)
     moved = [one for one in known if one.batch == now.batch and one.shares_topic(now)]
     again = [
         one
         for one in moved
-        if _may_have_moved(writes, one, now) and one.stem not in {other.stem for other in older}
+        if _may_have_moved(writes, one, now, late) and one.stem not in {other.stem for other in older}
     ]
     for one in (*older, *again):
         if (accepting := accept(_word_elsewhere(one))) is None:
@@ -537,7 +541,7 @@ def check_remembered(
 
 
 def _under_another_name(
-    writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite
+    writes: Iterable[BatchWrite], known: Iterable[BatchWrite], now: BatchWrite, late: bool
 ) -> list[BatchWrite]:
     """The newest write of tokens like this one, of this batch or a later one, if none is known to the same
     topic with the same transactional.id; or any write to its topic of a later batch: an older copy of the
@@ -547,7 +551,8 @@ def _under_another_name(
     return [
         one
         for one in known
-        if (_alike(one, now) and one.batch >= now.batch) or (one.batch > now.batch and one.shares_topic(now))
+        if (_alike(one, now) and one.batch >= now.batch)
+        or (not late and one.batch > now.batch and one.shares_topic(now))
     ][-1:]
 
 

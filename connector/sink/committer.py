@@ -492,12 +492,12 @@ def _noted(
     with _turn(options, within) as turn:
         noting, late = None, turn.is_late(run, number)
         if not any(isinstance(report, Decided) for report in reports):
-            first, claimed = turn.is_first(run, number), None if late else turn.claimed(run, number)
+            first, claimed = turn.is_first(run, number), turn.claimed(run, number)
             begins = begin_in_run(within, options.transactional_id or "", accept)
             notes = runner.run(begins if first else read_notes(within.query_id))
             without = runner.run(read_writes(within.query_id)) if first else ()
             known = (*without, *(() if notes is None else notes.writes.kept))
-            runner.run(check_renamed(within, known, write, claimed, accept))
+            runner.run(check_renamed(within, known, write, claimed, accept, late=late))
             if notes is not None and not late:
                 runner.run(check_remembered(within, notes.writes.kept, write, accept))
             stamp = next(report.stamp for report in reports if report is not None)

@@ -121,8 +121,9 @@ class WithinBench(Bench):
                 notes = self.run(token_write.begin_in_run(batch, name, accept))
                 assert notes is not None
                 known = (*self.run(token_write.read_writes(batch.query_id)), *notes.writes.kept)
-                claimed = None if self.late(batch) else self.claimed
-                self.run(token_write.check_renamed(batch, known, write, claimed, accept))
+                late = batch.batch_id < self.newest  # a thread of this run has outlived its batch
+                check = token_write.check_renamed(batch, known, write, self.claimed, accept, late=late)
+                self.run(check)
                 self.run(token_write.check_remembered(batch, notes.writes.kept, write, accept))
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
@@ -135,10 +136,6 @@ class WithinBench(Bench):
             self.claimed.append(write.known_by)
             self.newest = max(self.newest, batch.batch_id)
         return not passes
-
-    def late(self, batch: Batch) -> bool:
-        """Whether this run has written a later batch: a thread has outlived its own."""
-        return batch.batch_id < self.newest
 
     def write(self, rows: str = "row", batch: Batch = BATCH, place: str = "out") -> Within:
         return self.commit_write(self.tasks(self.begin_write(), rows, batch), place)
@@ -472,6 +469,21 @@ def test_an_older_copy_writes_nothing_again_without_its_token(tv: int, token: st
     bench.accepted = ""
     write(Batch("q", 8))
     assert bench.left() == ()
+
+
+@BOTH
+def test_a_thread_that_has_outlived_its_batch(tv: int) -> None:
+    """What this run has written of that batch is not known any more: only equal rows are the same write."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    bench.write_token("a-7")
+    bench.run_again()
+    bench.write_token("b-8", "next", Batch("q", 8))
+    bench.write_token("c-7", "other rows")
+    with pytest.raises(SinkChanged, match=r"write\.token=a-7 has written .* was given the same rows now"):
+        bench.write_token("d-7")
+    bench.end_all()
 
 
 @BOTH
