@@ -169,6 +169,20 @@ def check_run_again(
     )
 
 
+def check_whole(sink: str, batch: Batch, noted: int, accepted: Collection[str]) -> None:
+    """Check that the batch which is run now is not before the last one that eoslog has noted in the
+    checkpoint, of which no decision tells. Raises CheckpointOlder unless that is accepted."""
+    if noted <= batch.batch_id or (word := f"decisions-gone:{noted}") in accepted:
+        return
+    raise CheckpointOlder(
+        f"sink {sink}: eoslog has noted batch {noted} of this query in the checkpoint, and Spark's files "
+        f"there lead to batch {batch.batch_id}: the folder was copied in part, or lost files. The cluster "
+        "does not have that batch's decision any more, so rows would be written again, or left out. Nothing "
+        "was written. Bring the right checkpoint back, all of its folder. If rows may be missing or there "
+        f"twice, set {to_accept(word, accepted)}"
+    )
+
+
 def check_first(sink: str, accepted: Collection[str]) -> None:
     """A checkpoint has completed no batch, the cluster has forgotten decisions of the sink, or may have, and
     nothing says where their rows would be. Raises CheckpointOlder unless that is accepted."""

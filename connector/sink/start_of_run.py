@@ -24,6 +24,7 @@ from eoslog.connector.checkpoint.completed_batches import (
     check_forgotten,
     check_last,
     check_run_again,
+    check_whole,
     others_batches,
 )
 from eoslog.connector.checkpoint.new_checkpoint import (
@@ -210,6 +211,7 @@ class StartOfRun:
             last = self._runner.run(taken_over(sink))
             self.acquired = True
             known = None if last is None else last.last_of(view.batch.query_id)
+        check_whole(sink.id, view.leads_to, noted, self._options.accepted)
         check_run_again(sink.id, view.batch, view.leads_to, known, self._options.accepted)
         seen = seen_of_planned(self._cluster, view, known)
         if Seen.COMMITTED in seen.values() or (known is None or known.batch_id < done_in(view)):

@@ -67,7 +67,7 @@ class Query:
     left_out: set[int] = field(default_factory=set)
     """Batches whose df.write of foreachBatch is left out, since an error told."""
     copies: list[Path] = field(default_factory=list)
-    aside: list[Path] = field(default_factory=list)
+    aside: list[tuple[Lineage, Path]] = field(default_factory=list)
     error: Exception | None = None
     elsewhere: Path | None = None
     """The checkpoint of which StartsElsewhere has told."""
@@ -229,8 +229,9 @@ class Query:
 
     def bring_back(self) -> bool:
         """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is another one."""
-        all_of_it = [q for q in self.world.queries.values() if q.lineage is self.lineage]
-        found = [path for q in all_of_it for path in (*q.aside, q.checkpoint)]
+        queries = self.world.queries.values()
+        known = [*((q.lineage, q.checkpoint) for q in queries), *(one for q in queries for one in q.aside)]
+        found = [path for lineage, path in known if lineage is self.lineage]
         copies = [path for path in found if identity(path) == identity(self.checkpoint)]
         newest = max((path for path in copies if path != self.checkpoint), key=age, default=None)
         if newest is None or age(newest) < age(self.checkpoint):

@@ -1783,6 +1783,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restore", "B"),
         ("set", "B", "most", "1"),
     ],
+    "a copy of a copy, whose original is newer, and has rows that are removed": [
+        ("query", "A", {"in": "files"}),
+        ("query", "B", {}),
+        ("produce", "files", 1),
+        ("run", "A", 1),
+        ("produce", "files", 1),
+        ("fork", "B", "A", True),
+        ("run", "B", 1),
+        ("forget", True, True, True),
+        ("fork", "B", "A", False),
+    ],
     "two queries have one name for their fan-outs, and a table of both; one is killed before that table": [
         ("query", "A", {"tables": "delta,iceberg"}),
         ("query", "B", {"tables": "iceberg"}),
@@ -2620,6 +2631,36 @@ def test_a_rebuilt_checkpoint_rests_and_its_batch_is_still_the_one_that_was_writ
     done: list[tuple[Any, ...]] = [("query", "B", {"in": source}), ("produce", source, 2), ("run", "B", 1)]
     world = play([*done, ("rebuilt", "B"), ("forget", True, True, rows)])
     assert world.ways["rebuilt"] and not world.findings and not world.errors, (world.told, world.findings)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+@pytest.mark.parametrize("ident", [None, "x"])
+def test_a_copy_without_its_last_batches_is_known_by_its_notes(
+    ident: str | None, starting: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has synced a copy by hand: a power cut takes all of Spark's files, when the cluster has
+    forgotten the decisions. `kept`: the whole checkpoint is still there."""
+    if not kept:
+        monkeypatch.setattr(Query, "bring_back", lambda _: False)
+    world = play(
+        [
+            ("query", "B", {"starting": starting, "id": ident}),
+            ("query", "C", {}),
+            ("run", "B", 1),
+            ("produce", "in", 3),
+            ("run", "B", 1),
+            ("forget", True, True, False),
+            ("fork", "C", "B", True),
+            ("blackout", "C", 2),
+        ]
+    )
+    assert not world.findings, (world.findings, world.told)
+    assert (
+        "has noted batch 1 of this query in the checkpoint, and Spark's files there lead to batch 0"
+        in (world.told[0])
+    )
+    assert world.ways == {f"CheckpointOlder: {'right_checkpoint' if kept else 'option'}": 1}
 
 
 def test_a_query_of_the_same_application_does_not_hide_an_election() -> None:

@@ -235,7 +235,7 @@ def _fork(world: "World", query: "Query", text: str) -> bool:
             found = _to_fork(CommandSession(cluster, as_json=False), str(query.checkpoint), is_own)
             made = NewQuery.named(found, str(new), name, group)
             carry_out_fork(cluster, found, made, watch)
-            query.aside.append(query.checkpoint)
+            query.aside.append((query.lineage, query.checkpoint))
             query.checkpoint = new
             done = position_of(found).batch_id
             if is_own:  # what was decided by then is that pipeline's
@@ -392,6 +392,8 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     if "topic-anew" in value:  # it has not read so far, if no other word is left for it
         below = logged(query.checkpoint, age(query.checkpoint)[1])
         query.lineage.may_lack |= judge.in_log(world.cluster, query.lineage.topic, below)
+    if "Spark's files there lead to batch" in text:  # it may begin at the latest offsets once more
+        query.lineage.may_lack |= judge.in_log(world.cluster, query.lineage.topic)
     missing = "would be missing in this one's topic" in text
     if kind == "copied" or missing or (kind == "offsets-of" and _wrote_elsewhere(query, text)):
         query.lineage.may_lack |= {uid for line in _copies(world, query) for uid in line.tried}

@@ -257,7 +257,7 @@ class World:
         if not before.lineage.began or age(before.checkpoint)[0] < 0:
             return
         self.do_stop(name)
-        query.aside.append(query.checkpoint)  # the user does not throw it away
+        query.aside.append((query.lineage, query.checkpoint))  # the user does not throw it away
         query.checkpoint = self.folder / uuid.uuid4().hex
         shutil.copytree(before.checkpoint, query.checkpoint)
         if query.lineage is not before.lineage and not query.left:
@@ -300,7 +300,7 @@ class World:
         if identity(copy) != identity(query.checkpoint):
             return
         self.do_stop(name)
-        query.aside.append(query.checkpoint)
+        query.aside.append((query.lineage, query.checkpoint))
         query.checkpoint = self.folder / uuid.uuid4().hex
         shutil.copytree(copy, query.checkpoint)
 

@@ -46,6 +46,8 @@ MUTANTS: list[Mutant] = [
         Break("rows that name their topics are nowhere", "rows_found", "note.names_no_topic(topics)", "False", KEPT),
         Break("nor are those of a first batch", "is_unseen", "note.names_no_topic(topics)", "False", KEPT),
         Break("a first batch of long ago is fresh", "is_unseen", "time.time() - since > FRESH_SECONDS", "False", KEPT),
+        Break("a checkpoint that was cut short is whole", "check_whole", "noted <= batch.batch_id or (word := f'decisions-gone:{noted}') in accepted", "True", KEPT),
+        Break("a batch that is run again is a cut", "check_whole", "noted <= batch.batch_id", "noted < batch.batch_id", KEPT),
         Break("a sink that has forgotten has not", "StartOfRun._check_first", "rested or self._runner.run(has_forgotten(sink))", "rested", KEPT),
         Break("a batch without rows says nothing", "check_completed", "rows.any or rows.followed", "rows.any", KEPT),
         Break("rows have come, and one waits for them", "NotedPlaces.after", "None if placed else self.waiting", "self.waiting", NOTED),
