@@ -226,7 +226,7 @@ def day_with_spark(world: "World", name: str) -> None:
         query.lineage.done.add(uid)
     query.lineage.unnoted |= rows
     query.lineage.sparked = True
-    mark, there = f"{query.lineage.name}:", judge.written(cluster, [query.sink["topic"]])
+    mark, there = f"{query.lineage.name}:", judge.written(cluster, SINKS)
     query.lineage.may_double |= {uid for uid in rows if there[mark + uid]}  # on an older copy: its own
     if rows:
         cluster.take(query.sink["topic"], 0, [f"{query.lineage.name}:{uid}" for uid in sorted(rows)])

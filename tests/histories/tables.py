@@ -348,7 +348,12 @@ def new_name(world: "World", query: "Query", text: str) -> bool:
 
 
 def old_name(world: "World", query: "Query", text: str) -> bool:
-    """The fan-out's former name. A place that stops then gets a fan-out of its own."""
+    """The fan-out's former name. A place that stops then gets a fan-out of its own. One that has, and is back
+    as it was, goes to the first one again."""
+    table = _place(world, query, text)
+    if table is not None and table.kind in query.apart:
+        query.apart.remove(table.kind)
+        return True
     if query.former_token is None:
         return False
     query.token, query.former_token = query.former_token, query.token

@@ -725,6 +725,7 @@ _REPEATABLE = {
     _another_token: 4,
     _leave_this_out: 4,
     tables.new_name: 4,
+    tables.old_name: 4,
     tables.table_back: 4,
     tables.since: 4,
 }  # one transaction, or word, at a time
