@@ -1803,6 +1803,18 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("table", "delta2", "drop", 0),
         ("run", "B", 1),
     ],
+    "restored, the cluster forgets its decision, and its group is another query's": [
+        ("query", "A", {"id": "A", "state": "3"}),
+        ("query", "B", {"id": "B", "starting": "latest"}),
+        ("set", "B", "kafka.group.id", "g"),
+        ("run", "B", 2),
+        ("run", "A", 2),
+        ("set", "A", "kafka.group.id", "g"),
+        ("produce", "in", 4),
+        ("run", "A", 1),
+        ("restate", "A"),
+        ("forget", False, True, False),
+    ],
     "a copy of a copy, whose original is newer, and has rows that are removed": [
         ("query", "A", {"in": "files"}),
         ("query", "B", {}),

@@ -563,7 +563,8 @@ def _own_group(world: "World", query: "Query", text: str) -> bool:
         return False  # it goes on with what that one has begun
     starting = query.source["startingOffsets"]
     if starting == "committed":
-        known = query.copy or query.stood() or (None if query.lineage.done else "earliest")
+        again = query.lineage.done <= query.lineage.may_double  # it has accepted that these may come twice
+        known = query.copy or query.stood() or ("earliest" if again else None)
         if known is None:
             return False
         starting = known
