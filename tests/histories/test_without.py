@@ -65,4 +65,5 @@ def test_every_row_has_its_history() -> None:
 @pytest.mark.parametrize("row", FOUND_BY)
 def test_without_it_a_promise_is_broken(row: str) -> None:
     with without(row):
-        assert play(KEPT[FOUND_BY[row]]).findings
+        findings = play(KEPT[FOUND_BY[row]]).findings
+    assert findings and not [one for one in findings if one.kind == "crash"], findings
