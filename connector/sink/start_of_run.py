@@ -57,12 +57,13 @@ from eoslog.connector.commit.begin import (
     has_forgotten,
     is_anothers,
 )
+from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import KEPT_PLACES, Decision
 from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
-from eoslog.connector.commit.observe import observed_decision
+from eoslog.connector.commit.observe import observed, observed_decision
 from eoslog.connector.commit.places import Place, Places, Seen
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.sink_transaction import check_ended
@@ -142,8 +143,7 @@ class StartOfRun:
         given = NotedSink.read(view.checkpoint)
         self._look_for_a_successor(given)
         if given is None and not is_planned_here(view.planned):
-            last = self._runner.run(stable_decision(sink))
-            decided = None if last is None else last.last_of(view.batch.query_id)
+            decided = _of_query(self._runner.run(stable_decision(sink)), view)
             check_unnoted(sink.id, view.batch, view.completed, decided, accepted)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
         if given is not None and given.sink is not None and not moved:
@@ -203,16 +203,18 @@ class StartOfRun:
         """
         view, noted = self._view, NotedPlaces.read(self._view.checkpoint).newest
         last = self._observed.get(sink.id)
-        known = None if last is None else last.last_of(view.batch.query_id)
+        if noted >= 0 and last is None:  # or the next one is on its way, which hides it: that one is ended
+            found = self._runner.run(observed(sink))
+            last = self._acquire(sink) if isinstance(found, Refused) else found
+        known = _of_query(last, view)
         if noted < 0 or (known is not None and known.batch_id >= noted):
             correct(view.checkpoint, known, last)
             return
-        if last is None:  # or the next one is on its way, which hides it: that one is ended
-            last = self._runner.run(taken_over(sink))
-            self.acquired = True
-            known = None if last is None else last.last_of(view.batch.query_id)
         check_whole(sink.id, view.leads_to, noted, self._options.accepted)
         check_run_again(sink.id, view.batch, view.leads_to, known, self._options.accepted)
+        if last is None and not self.acquired:  # not before: whoever is refused stops nobody
+            last = self._acquire(sink)
+            known = _of_query(last, view)
         seen = seen_of_planned(self._cluster, view, known)
         if Seen.COMMITTED in seen.values() or (known is None or known.batch_id < done_in(view)):
             rest = open_of_visible(self._cluster, view.checkpoint, known)
@@ -227,6 +229,11 @@ class StartOfRun:
         if planned is not None:
             self.acquired = True
             self._decide_again(sink, group, last, planned)
+
+    def _acquire(self, sink: Sink) -> Decision | None:
+        """The sink's last decision, when its owner can make no other."""
+        self.acquired = True
+        return self._runner.run(taken_over(sink))
 
     def _is_decided(self, sink: Sink, seen: Mapping[Place, Seen]) -> bool:
         """Whether the planned batch is decided, of which the sink knows nothing. `seen`: what the log shows
@@ -454,6 +461,11 @@ def _is_first(view: CheckpointView) -> bool:
     return view.completed is None and view.batch.batch_id == 0
 
 
+def _of_query(last: Decision | None, view: CheckpointView) -> Batch | None:
+    """The batch that the checkpoint's query has decided last, as the sink's last decision tells."""
+    return None if last is None else last.last_of(view.batch.query_id)
+
+
 def plan_of(decision: Decision | None) -> Planned | None:
     """The plan of the last decided batch of a query. None: it is not recorded."""
     decision = None if decision is None else decision.of_query
@@ -607,9 +619,10 @@ def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runne
     sink, group = Sink(name or view.batch.query_id), options.group_id
     wanted, last = view.planned.topic_offsets(), None
     if name is not None:
-        last = runner.run(observed_decision(sink))
-        if last is None:  # or the next one is on its way, which hides it: that one is ended
-            last = runner.run(taken_over(sink))
+        found = runner.run(
+            observed(sink)
+        )  # the next one may be on its way, which hides it: that one is ended
+        last = runner.run(taken_over(sink)) if isinstance(found, Refused) else found
         if group is None:  # exactly_once has committed there by default
             group = sink.offsets_group
             wanted = of_group(view.planned, group, name, known_id(cluster)).topic_offsets()

@@ -116,7 +116,11 @@ MUTANTS: list[Mutant] = [
         Break("warnings are not said", "StartOfRun.after", "logger.warning(warning)", "pass"),
         Break("the story is not checked", "StartOfRun.after", "check_story(story)", "()"),
         Break("at_least_once says no warnings", "_check_plain_start", "logger.warning(warning)", "pass"),
-        Break("at_least_once does not see what another decision hides", "_check_plain_start", "last = runner.run(taken_over(sink))", "pass"),
+        Break("at_least_once does not see what another decision hides", "_check_plain_start", "runner.run(taken_over(sink)) if isinstance(found, Refused) else found", "None if isinstance(found, Refused) else found"),
+        Break("who is refused has stopped the owner", "StartOfRun._remember", "isinstance(found, Refused)", "found is None or isinstance(found, Refused)", ("tests/connector/sink/test_sink_steps.py",)),
+        Break(
+            "a decision on its way is a forgotten one", "StartOfRun._remember", "self._acquire(sink) if isinstance(found, Refused) else found", "None if isinstance(found, Refused) else found", ("tests/connector/sink/test_sink_steps.py",)
+        ),
         Break("at_least_once asks no group by default", "_check_plain_start", "group is None", "False"),
         Break("another query's batch is ours", "kept_of", "decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id", "decided is None or decided.batch_id > planned.batch_id"),
         Break("an older batch has the newest offsets", "kept_of", "decided.batch_id < planned.batch_id", "False"),

@@ -44,6 +44,7 @@ from eoslog.connector.sink import committer, noted_rows, start_of_run
 from eoslog.errors import OptionError, WrongCluster
 from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
+from tests.connector.commit.model_broker import UNSTABLE
 
 
 class OnModel:
@@ -322,8 +323,7 @@ def test_options_reach_the_rules(folder: Path) -> None:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: bool) -> None:
-    """Once a run: whoever had it may have left decided rows that readers wait for. Once more with a new
-    checkpoint, if no decision is to be seen: one may be on its way."""
+    """Once a run: whoever had it may have left decided rows that readers wait for."""
     query = Query(folder / "q", Bench(), processing__guarantee="at_least_once")
     if not named:
         query.options = replace(query.options, transactional_id=None)
@@ -334,7 +334,7 @@ def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: 
         assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
         query.commit([], batch_id)
         asked.append(len(query.sent(c.Acquire)))
-    assert asked == ([2, 0, 1] if named else [0, 0, 0])
+    assert asked == ([1, 0, 1] if named else [0, 0, 0])
     assert named or not query.bench.commands
 
 
@@ -634,6 +634,46 @@ def test_a_running_query_is_not_disturbed_by_a_copy_that_is_refused(folder: Path
     run_memory.keep(memory, *key(query))
     query.batch(2)
     assert not [command for command in query.sent(c.Acquire) if command.current is None]
+
+
+def test_nobody_is_stopped_by_a_copy_in_part_whose_decision_is_forgotten(folder: Path, query: Query) -> None:
+    """The original may live, and rest: Spark runs no batch without new rows."""
+    query.batch(0)
+    query.batch(1)
+    query.bench.broker.groups.clear()
+    copy = copied(query, folder / "copy")
+    for batch in (0, 1):
+        (copy.folder / "offsets" / str(batch)).unlink()
+        (copy.folder / "commits" / str(batch)).unlink()
+    copy.plan(0)
+    run_memory.take(*key(copy))
+    with pytest.raises(CheckpointOlder, match="has noted batch 1 of this query"):
+        copy.begin()
+    assert not copy.sent(c.Acquire)
+
+
+def test_a_decision_that_was_on_its_way_is_no_forgotten_one(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marker is late, which hides it until the sink is acquired; Spark's files lead to the one before."""
+    query.batch(0)
+    query.batch(1)
+    for log, batch in (("offsets", 1), ("commits", 1), ("commits", 0)):
+        (query.folder / log / str(batch)).unlink()
+    run_memory.take(*key(query))
+    fetch = query.bench.broker.fetch
+
+    def late(group: str, *, stable: bool = True) -> Any:
+        is_late = stable and group == query.bench.sink.group and not query.sent(c.Acquire)
+        return UNSTABLE if is_late else fetch(group, stable=stable)
+
+    monkeypatch.setattr(query.bench.broker, "fetch", late)
+    with pytest.raises(CommitFault) as told:
+        query.begin()
+    monkeypatch.setattr(query.bench.broker, "fetch", fetch)
+    with pytest.raises(type(told.value)) as again:
+        query.begin()
+    assert str(again.value) == str(told.value)
 
 
 def named(query: Query, sink: str, **options: str) -> Query:
