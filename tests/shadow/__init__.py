@@ -1,1 +1,0 @@
-"""Tests of shadows: a new version of a query beside the running one."""
