@@ -253,9 +253,9 @@ class SourceTopics:
         if not at:
             raise OptionError(
                 f"startingOffsets=committed: group {group} has committed no offset of these partitions; "
-                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To continue "
-                "from a checkpoint whose query had no group, start it once, to finish its last batch; then "
-                "give the last line of the newest file in its offsets/: it is compared with the log"
+                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To take the "
+                "place of another query, start that one once, to finish its last batch; then give the last "
+                "line of the newest file in its offsets/: it is compared with the log"
             )
         new = [tp for tp in partitions if tp not in at]
         within = self._within(f"startingOffsets (group {group})", at)

@@ -2695,6 +2695,18 @@ def test_a_copy_without_its_last_batches_is_known_by_its_notes(
     assert world.ways == {f"CheckpointOlder: {'right_checkpoint' if kept else 'option'}": 1}
 
 
+@pytest.mark.parametrize("taken", ["follow", "anew"])
+def test_who_takes_the_place_of_a_dead_query_finishes_its_last_batch(taken: str) -> None:
+    """The group has forgotten its offsets with the topic, so nothing leads from it to that query's sink."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"kafka.group.id": "g"}), ("query", "B", {})]
+    acts += [("produce", "in", 1), ("run", "A", 1), ("produce", "in", 1)]
+    acts += [("run", "A", 1, ("kill", ("commit: after END_TXN", 1)))]
+    acts += [("follow", "B", "A") if taken == "follow" else ("anew", "A", "committed"), ("delete", "in")]
+    world = play(acts)
+    assert not world.findings, (world.findings, world.told)
+    assert "To take the place of another query, start that one once" in world.told[0]
+
+
 def test_a_query_of_the_same_application_does_not_hide_an_election() -> None:
     """Rows of the one are gone, and the other has written to the new leader before it."""
     world = play(

@@ -521,13 +521,20 @@ def _same_topics(world: "World", query: "Query", text: str) -> bool:
 
 
 def _earliest(world: "World", query: "Query", text: str) -> bool:
-    """startingOffsets that the error names: where it stood, or where the brokers' older copy stands."""
+    """startingOffsets that the error names: where it stood, or where the brokers' older copy stands. Before
+    that, a batch of the former checkpoint that is not done is finished there, where it goes on then."""
+    if "start that one once" in text and query.before is not None and query.before.exists():
+        is_used = any(one.run and one.checkpoint == query.before for one in world.queries.values())
+        completed, planned = age(query.before)
+        if completed < planned and not is_used:
+            query.checkpoint = query.before
+            return True
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
     # It says to start that one once, to finish its last batch; of which a power cut may have taken all files.
     query.lineage.may_double |= set[str]().union(*query.lineage.batches.values())
     stood = query.stood()
-    if stood is not None and "start it once" in text:
+    if stood is not None and "start that one once" in text:
         there = judge.in_log(world.cluster, query.lineage.topic, json.loads(stood))
         query.lineage.may_double |= set(query.lineage.tried) - there
     query.new_checkpoint(query.copy or stood or "earliest")

@@ -311,9 +311,9 @@ MUTANTS: list[Mutant] = [
             "a group without offsets begins at the start",
             "SourceTopics._committed",
             "if not at:\n"
-            "    raise OptionError(f'startingOffsets=committed: group {group} has committed no offset of these partitions; check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To continue from a checkpoint whose query had no group, start it once, to finish its last batch; then give the last line of the newest file in its offsets/: it is compared with the log')",
+            "    raise OptionError(f'startingOffsets=committed: group {group} has committed no offset of these partitions; check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To take the place of another query, start that one once, to finish its last batch; then give the last line of the newest file in its offsets/: it is compared with the log')",
             "if False:\n"
-            "    raise OptionError(f'startingOffsets=committed: group {group} has committed no offset of these partitions; check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To continue from a checkpoint whose query had no group, start it once, to finish its last batch; then give the last line of the newest file in its offsets/: it is compared with the log')",
+            "    raise OptionError(f'startingOffsets=committed: group {group} has committed no offset of these partitions; check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To take the place of another query, start that one once, to finish its last batch; then give the last line of the newest file in its offsets/: it is compared with the log')",
         ),
         Break("new partitions of a group begin at their end", "SourceTopics._committed", "EARLIEST", "LATEST"),
         Break(
