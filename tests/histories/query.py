@@ -73,6 +73,8 @@ class Query:
     """The checkpoint of which StartsElsewhere has told."""
     before: Path | None = None
     """The checkpoint of before, if batches are completed in it."""
+    former: Path | None = None
+    """The newest checkpoint of before that has planned a batch, done or not."""
     former_sinks: set[str | None] = field(default_factory=set)
     """Those that its lost checkpoints name, until it has completed a batch in them again."""
     copy: str | None = None
@@ -137,6 +139,8 @@ class Query:
         """The same pipeline on a checkpoint that is new."""
         self.not_told_from_copies()
         self.before = self.newest
+        if age(self.checkpoint)[1] >= 0:
+            self.former = self.checkpoint
         self.former_sinks.add(self._noted_sink)
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"], self.said = starting, None
@@ -162,7 +166,7 @@ class Query:
         self.left, self.copy = False, None
         self.lineage = self.world.lineage(self.name, self.lineage.topic)
         self.new_checkpoint(starting)
-        self.before = None
+        self.before = self.former = None
         self.former_sinks.clear()
 
     @property

@@ -2707,6 +2707,23 @@ def test_who_takes_the_place_of_a_dead_query_finishes_its_last_batch(taken: str)
     assert "To take the place of another query, start that one once" in world.told[0]
 
 
+def test_who_takes_the_place_of_a_restored_query_cannot_start_that_one_again() -> None:
+    """It was restored at the group's offsets, which are gone: its user takes the other way."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x", "kafka.group.id": "g", "state": "2"})]
+    acts += [("produce", "in", 3), ("run", "A", 1), ("lost", "A", "committed")]
+    acts += [("run", "A", 1, ("kill", ("spark: before commits", 1))), ("delete", "in"), ("restate", "A")]
+    world = play(acts)
+    assert not world.findings, (world.findings, world.told)
+
+
+def test_an_older_checkpoint_without_its_writes_is_gone_on_with_by_a_token() -> None:
+    """df.write of foreachBatch, of which a power cut has left no batch, and the topic was changed since."""
+    acts: list[tuple[Any, ...]] = [("query", "A", {"each": "yes"}), ("run", "A", 1), ("produce", "in", 1)]
+    world = play([*acts, ("run", "A", 1), ("set", "A", "topic", "out2"), ("blackout", "A", 2)])
+    assert not world.findings, (world.findings, world.told)
+    assert world.ways == {"CheckpointOlder: given_a_token": 1}
+
+
 def test_a_query_of_the_same_application_does_not_hide_an_election() -> None:
     """Rows of the one are gone, and the other has written to the new leader before it."""
     world = play(

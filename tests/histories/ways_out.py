@@ -422,6 +422,20 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     return query.bring_back() or _leave_once(world, query, int(told.group(1)), text)
 
 
+def _given_a_token(world: "World", query: "Query", text: str) -> bool:
+    """A token for a df.write of foreachBatch that had none: what its next batches have written may come twice.
+    The right checkpoint is brought back, if there is one."""
+    if query.bring_back():
+        return True
+    if not query.each:
+        return False
+    done = age(query.checkpoint)[0]
+    before = query.behind(done) if done >= 0 else set()
+    query.lineage.may_double |= _visible(world, query, text) - before
+    query.each, query.token = False, f"{query.name}-given"
+    return True
+
+
 def _leave_this_out(world: "World", query: "Query", text: str) -> bool:
     """A df.write of foreachBatch whose first rows are visible is left out, unless there is a newer
     checkpoint to bring back."""
@@ -523,11 +537,12 @@ def _same_topics(world: "World", query: "Query", text: str) -> bool:
 def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, or where the brokers' older copy stands. Before
     that, a batch of the former checkpoint that is not done is finished there, where it goes on then."""
-    if "start that one once" in text and query.before is not None and query.before.exists():
-        is_used = any(one.run and one.checkpoint == query.before for one in world.queries.values())
-        completed, planned = age(query.before)
+    if "start that one once" in text and query.former is not None:
+        is_used = any(one.run and one.checkpoint == query.former for one in world.queries.values())
+        completed, planned = age(query.former)
+        former, query.former = query.former, None
         if completed < planned and not is_used:
-            query.checkpoint = query.before
+            query.checkpoint = former
             return True
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}
@@ -690,6 +705,7 @@ _WAYS = (
     (r"Leave that write with write\.token=.* to topic ", _topic_of_the_write),
     (r"Leave that write with write\.token=", _name_of_the_write),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
+    (r"if these rows are to be written, give the write a token", _given_a_token),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"eoslog checkpoint fork", _fork),
     (r"this checkpoint is a copy, or was moved", _copied_rows),
@@ -722,6 +738,7 @@ _WAYS = (
 )
 _REPEATABLE = {
     _again: 2,
+    _earliest: 2,
     _source_as_before: 3,
     _source_where_the_former_ended: 3,
     _force: TRIES,

@@ -239,7 +239,7 @@ class World:
         query.second = None
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
-        query.before = before.newest  # not its own, of another pipeline
+        query.before, query.former = before.newest, before.checkpoint  # not its own, of another pipeline
         query.unknown = before.unknown
         query.used, query.left, before.left = True, False, True
 
