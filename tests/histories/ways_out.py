@@ -423,7 +423,7 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
 
 
 def _given_a_token(world: "World", query: "Query", text: str) -> bool:
-    """A token for a df.write of foreachBatch that had none: what its next batches have written may come twice.
+    """A token for a df.write of foreachBatch that had none: what its next batches have written comes twice.
     The right checkpoint is brought back, if there is one."""
     if query.bring_back():
         return True
