@@ -8,6 +8,7 @@ A finished write is noted beside the decision: brokers forget idle transactional
 transaction must not be taken for a lost one. So the note is written last, after every winner is committed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
@@ -372,11 +373,20 @@ def _may_have_moved(
     writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite, late: bool = False
 ) -> bool:
     """Whether a write of this batch may be this one, in another place or under another name: no other batch
-    has both. `late`: what this run has written of the batch is not known any more."""
-    if late or one.same_line(now) or not (now.content.rows and one.content.rows):
+    has both, or several tokens of one line. `late`: what this run has written of the batch is not known any more."""
+    if late or not (now.content.rows and one.content.rows):
         return bool(now.content.rows and one.content == now.content)
+    if one.same_line(now):  # the token's number is another one, or written in another way
+        return one.content == now.content or not _has_looped(writes, now)
     before = {write.batch for write in writes if write.same_line(one)} - {now.batch}
     return not any(write.batch in before for write in writes if write.same_line(now))
+
+
+def _has_looped(writes: Iterable[BatchWrite], now: BatchWrite) -> bool:
+    """Whether a line of the function has written several tokens of one stem in another batch."""
+    there = [one for one in writes if (one.place, one.name) == (now.place, now.name) and one.token]
+    lines = Counter((one.batch, one.stem) for one in there if one.batch != now.batch)
+    return any(count > 1 for count in lines.values())
 
 
 def _share(one: BatchWrite, other: BatchWrite) -> bool:

@@ -28,6 +28,7 @@ from eoslog.connector.commit.faults import (
     RowsGone,
     SinkChanged,
     StartsElsewhere,
+    TokenReused,
 )
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Prepared, Report, Start
@@ -469,6 +470,47 @@ def test_an_older_copy_writes_nothing_again_without_its_token(tv: int, token: st
     bench.accepted = ""
     write(Batch("q", 8))
     assert bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("token", ["job-{:04d}", "job-2026{}"])
+def test_an_older_copy_writes_nothing_again_under_another_number_of_its_token(tv: int, token: str) -> None:
+    """The number is written in another way, or is the day, and the batch is planned with later rows, too."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    for number in (6, 7):
+        bench.write_token(f"job-{number}", batch=Batch("q", number))
+    bench.run_again()
+    said = r"write.token=job-7 has written .* older copy\? Bring the right.*Leave that write with write\.token=job-7"
+    with pytest.raises(SinkChanged, match=said):
+        bench.write_token(token.format(7), "row and more")
+    bench.end_all()
+    with pytest.raises(TokenReused):
+        bench.write_token("job-7", "row and more")
+    bench.end_all()
+    bench.write_token("job-7")
+    bench.run_again()
+    bench.accepted = "sink-changed:out:7"
+    bench.write_token(token.format(7), "row and more")
+    bench.accepted = ""
+    bench.write_token(token.format(8), batch=Batch("q", 8))
+    assert bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("form", ["part-{0}{1}", "{0}-{1}"], ids=["one stem", "a stem a batch"])
+def test_a_line_that_writes_several_tokens_in_a_batch_goes_on_in_any_order(tv: int, form: str) -> None:
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+    bench.run_again()
+    for part in range(3):
+        bench.write_token(form.format(6, part), "x" * (part + 1), Batch("q", 6))
+    bench.write_token(form.format(7, 1), "xx")
+    bench.run_again()
+    for part in range(3):
+        bench.write_token(form.format(7, part), "x" * (part + 1))
+    assert len(bench.broker.visible()) == 12 and bench.left() == ()
 
 
 @BOTH
