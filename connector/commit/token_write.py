@@ -373,7 +373,8 @@ def _may_have_moved(
     writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite, late: bool = False
 ) -> bool:
     """Whether a write of this batch may be this one, in another place or under another name: no other batch
-    has both, or several tokens of one line. `late`: what this run has written of the batch is not known any more."""
+    has both, or several tokens of one line. `late`: what this run has written of the batch is not known any
+    more."""
     if late or not (now.content.rows and one.content.rows):
         return bool(now.content.rows and one.content == now.content)
     if one.same_line(now):  # the token's number is another one, or written in another way
