@@ -3,16 +3,22 @@
 A group's offsets hold a sink's last decision. Former ones stand in the log of `__consumer_offsets` until it
 is compacted, each with the last place of the sink's rows in each partition. A read up to these places has the
 rows of all batches up to that one, and none of a later batch: those lie behind.
+
+A sink's decisions count from 1 again when its group was forgotten, its query has changed its name or moved to
+another cluster: the first decision that is known says nothing of rows before it. Where a decision has no
+place, the log itself has to show that the sink had no row yet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.client.admin.topics import describe_topics, list_offsets, settled_end, topic_configs
-from eoslog.client.records.fetch import fetch
+from eoslog.client.records.fetch import fetch, fetch_batches
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import DecisionDamaged
@@ -26,6 +32,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from eoslog.protocol.names_by_sink import ANCHOR
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _KINDS = (0, 1)
@@ -55,24 +62,24 @@ class PastBatches:
         KafkaError."""
         stored = list(decisions_in_log(self._log.cluster, self._sink, self._options.decision_topic))
         of_batch = self._options.as_of_batch
-        decision = self._of_time(stored) if of_batch is None else self._of_batch(stored, of_batch)
-        found = self._placed(decision, stored, start)
+        at = self._of_time(stored) if of_batch is None else self._of_batch(stored, of_batch)
+        found = self._placed(stored[: at + 1], start)
         for where, end in found.items():
             if end > start[where]:
                 settled_end(self._log.cluster, where, end)
         return found
 
-    def _of_batch(self, stored: Sequence[Stored], number: int) -> Decision:
-        """The last decision of this batch that the sink's last query has made."""
+    def _of_batch(self, stored: Sequence[Stored], number: int) -> int:
+        """Which is the last decision of this batch that the sink's last query has made."""
         query, oldest = None, -1
-        for one in reversed(stored):
-            decision = self._decoded(one)
+        for at in reversed(range(len(stored))):
+            decision = self._decoded(stored[at])
             if decision is None or decision.is_write:
                 continue
             query = query or decision.batch.query_id
             if decision.batch.query_id == query:
                 if decision.batch.batch_id == number:
-                    return decision
+                    return at
                 oldest = decision.batch.batch_id
         known = (
             "has no decision of a query" if query is None else f"begins with batch {oldest} of query {query}"
@@ -82,19 +89,34 @@ class PastBatches:
             "former decisions away. Nothing was read: give another batch, or leave as.of.batch out"
         )
 
-    def _of_time(self, stored: Sequence[Stored]) -> Decision:
-        """The last decision that was made by then, if the log has all of it, and the one behind it."""
+    def _of_time(self, stored: Sequence[Stored]) -> int:
+        """Which is the last decision that was made by then, if the log has all of it, and the one behind
+        it."""
         until = self._options.as_of_time or 0
         made = [one for one in stored if one.time_ms <= until]
         following = stored[len(made)].sequence if len(made) < len(stored) else None
         decision = self._decoded(made[-1]) if made else None
         if decision is not None and following in (None, 1, decision.sequence + 1):
-            return decision
+            self._check_stayed(decision, made)
+            return len(made) - 1
         known = f"begins at {stored[0].time_ms}" if stored else "is empty"
         known = f"{known}, and has not all of that time" if made else known
         raise OptionError(
             f"as.of.time={until}: what {ANCHOR} has of sink {self._sink.id} {known}. Brokers compact former "
             "decisions away. Nothing was read: give a later time, or leave as.of.time out"
+        )
+
+    def _check_stayed(self, decision: Decision, made: Sequence[Stored]) -> None:
+        """Raise OptionError if the sink's query wrote elsewhere by then: it has others of that time."""
+        if (left := decision.left) is None:
+            return
+        each = [(one.time_ms, self._decoded(one)) for one in made]
+        since = min(at for at, one in each if one is not None and one.left == left)
+        to = f"transactional.id={left.sink}" if left.sink else "processing.guarantee=at_least_once"
+        way = f"read.whole.batches={left.sink}, or " if left.sink else ""
+        raise OptionError(
+            f"{self._said}: its query has gone on with {to} since batch {left.batch_id}, at {since}. Later "
+            f"batches are not of this sink. Nothing was read: give {way}as.of.time={since - 1} or less"
         )
 
     def _decoded(self, one: Stored) -> Decision | None:
@@ -104,9 +126,24 @@ class PastBatches:
         except DecisionDamaged:
             return None
 
-    def _placed(self, decision: Decision, stored: Sequence[Stored], start: Offsets) -> Offsets:
-        """Behind the sink's last row in each partition. Raises OptionError where that is not known."""
-        ids, placed = self._log.ids, rows_end([decision], self._log.ids)
+    def _placed(self, until: Sequence[Stored], start: Offsets) -> Offsets:
+        """Behind the sink's last row in each partition. `until`: its decisions up to the one that counts.
+        Raises OptionError where that is not known."""
+        made = [one for one in map(self._decoded, until) if one is not None]
+        decision = made[-1]
+        placed = rows_end([decision], self._log.ids)
+        self._check_same_logs(decision, placed, start)
+        sure = placed.keys() - _before_elsewhere(made)
+        self._check_no_more(
+            {tp: max(at, placed.get(tp, 0)) for tp, at in start.items() if tp not in sure}, until[-1]
+        )
+        found = {tp: max(at, placed.get(tp, at)) for tp, at in start.items()}
+        self._check_there(found, start)
+        return found
+
+    def _check_same_logs(self, decision: Decision, placed: Offsets, start: Offsets) -> None:
+        """Raise OptionError if a topic is not the one that the rows went to, or ends before them."""
+        ids = self._log.ids
         logs = list_offsets(self._log.cluster, dict.fromkeys(placed.keys() & start, LATEST), committed=False)
         for place in places_known(decision):
             if place.topic in ids and (anew := made_anew(place.topic, place.topic_id, ids[place.topic])):
@@ -121,27 +158,38 @@ class PastBatches:
                 f"{placed[cut[0]] - 1}: the log was cut, or the topic was created again. Nothing was read: "
                 "give another batch"
             )
-        before = {tp: start[tp] for tp in start if tp not in placed}
-        if unknown := sorted(tp for tp in before if self._may_have(decision, stored, tp)):
+
+    def _check_no_more(self, begins: Offsets, until: Stored) -> None:
+        """Raise OptionError unless the first row from here on is of a later decision than `until`, or there
+        is none: then an earlier one has no row there."""
+        cluster = self._log.cluster
+        ends = list_offsets(cluster, dict.fromkeys(begins, LATEST), committed=False) if begins else {}
+        asked = {tp: settled_end(cluster, tp, ends[tp]) for tp, at in begins.items() if at < ends[tp]}
+        if not asked:
+            return
+        later = self._writers_after(until)
+        if unknown := sorted(tp for tp in asked if self._is_others(tp, begins[tp], ends[tp], later)):
             said = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)
             raise OptionError(
-                f"{self._said}: where the sink's rows ended in {said} is not known. Nothing was read: name "
-                "the other partitions (option assign), or another batch"
+                f"{self._said}: where the sink's rows ended in {said} is not known. Rows there may be of "
+                "batches that its known decisions do not name, as after a new transactional.id or a move. "
+                "Nothing was read: name the other partitions (option assign), or another batch"
             )
-        self._check_there({tp: placed[tp] for tp in start if tp in placed}, start)
-        return {tp: max(at, placed.get(tp, at)) for tp, at in start.items()}
 
-    def _may_have(self, decision: Decision, stored: Sequence[Stored], where: TopicPartition) -> bool:
-        """Whether the sink may have had rows where its decision has no place: the log's first decision shows
-        that it had none, if it is the first of all and each later one is there."""
-        topics = {topic for topic, _ in decision.topics}
-        if where[0] not in topics and where not in decision.written and not decision.is_write:
-            return False
-        until = [one for one in stored if one.sequence <= decision.sequence]
-        if [one.sequence for one in until] != list(range(1, decision.sequence + 1)):
-            return True
-        each = [self._decoded(one) for one in until]
-        return any(one is None or where in one.written for one in each)
+    def _writers_after(self, until: Stored) -> Collection[ProducerIdentity]:
+        """Who has written the batches that were decided after this one, as far as that is known by now."""
+        stored = list(decisions_in_log(self._log.cluster, self._sink, self._options.decision_topic))
+        at = next((n for n, one in enumerate(stored) if one[:2] == until[:2]), len(stored))
+        later = [one for one in map(self._decoded, stored[at + 1 :]) if one is not None]
+        return {who.identity for one in later for who in one.participants}
+
+    def _is_others(
+        self, where: TopicPartition, begin: int, end: int, writers: Collection[ProducerIdentity]
+    ) -> bool:
+        """Whether the first committed row in a part of a partition is of none of these writers."""
+        with closing(fetch_batches(self._log.cluster, *where, begin, end, committed=True)) as answers:
+            first = next((batch for answer in answers for _, batch in answer.batches), None)
+        return first is not None and ProducerIdentity(first.producer_id, first.producer_epoch) not in writers
 
     def _check_there(self, ends: Offsets, start: Offsets) -> None:
         """Raise OptionError if rows before these ends may be gone that were there then. With
@@ -182,6 +230,28 @@ class PastBatches:
         batch, time_ms = self._options.as_of_batch, self._options.as_of_time
         given = f"as.of.time={time_ms}" if batch is None else f"as.of.batch={batch}"
         return f"{given} of sink {self._sink.id}"
+
+
+def _before_elsewhere(made: Sequence[Decision]) -> Collection[TopicPartition]:
+    """Where a sink's last places are from before its query was elsewhere: under another name or on another
+    cluster, where it has written rows that no place of this sink names. `made`: its decisions, the oldest
+    first."""
+    old: set[TopicPartition] = set()
+    for before, one in pairwise(made):
+        if _came_back(before, one):
+            old.update((place.topic, place.partition) for place in places_known(before))
+        old.difference_update((place.topic, place.partition) for place in one.places)
+    return old
+
+
+def _came_back(before: Decision, one: Decision) -> bool:
+    """Whether the sink's query was elsewhere between two decisions."""
+    if before.left is not None and one.left is None:
+        return True
+    then, now = before.of_query, one.of_query
+    if then is None or now is None or then.batch.query_id != now.batch.query_id:
+        return False
+    return now.batch.batch_id - then.batch.batch_id > max(1, one.sequence - before.sequence)
 
 
 def decisions_in_log(cluster: Cluster, sink: Sink, anchor: str) -> Iterator[Stored]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.task_reports import Batch, Left
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.rights import DESCRIBE_CONFIGS, READ, TOPIC, needed
 from eoslog.connector.options.source_options import SourceOptions, source_options
 from eoslog.connector.run.runner import Runner
@@ -26,6 +25,7 @@ from tests.connector.brokers import Kafka
 from tests.connector.source import test_whole_batches
 from tests.connector.source.test_whole_batches import PARTITIONS, Writer
 
+FAR = "9999999999999"
 BATCHES = ([0], [0, 1, 2], [1], [0, 2], [0, 1, 2])
 """To which partitions of both topics each batch writes: two have no row at first."""
 
@@ -142,26 +142,148 @@ def test_what_compaction_has_left_of_the_decisions(writer: Writer, monkeypatch: 
     has(*stored[1:])
     assert read(writer, as__of__batch="1") == rows_up_to(1)
     has(stored[0], *stored[2:])
-    assert read(writer, as__of__batch="0") == rows_up_to(0)
+    with pytest.raises(OptionError, match=r"-1, \S+-2, \S+-1, \S+-2 is not known"):
+        read(writer, as__of__batch="0")
     has(*stored[2:])
     with pytest.raises(OptionError, match="begins with batch 2 of query q"):
         read(writer, as__of__batch="1")
 
 
-def test_a_partition_that_may_have_had_rows(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way out that is named: the other partitions."""
-    for number in range(3):
+def check_unknown(writer: Writer, past: dict[str, str], right: list[int]) -> None:
+    """Whether such a read is refused for partition 1 of both topics, and the way out that is named: the
+    others, which have these batches."""
+    with pytest.raises(OptionError, match=r"sink's rows ended in \S+-1, \S+-1 is not known.*name the other"):
+        read(writer, **past)
+    others = json.dumps({topic: [0, 2] for topic in writer.topics})
+    known = SourceTopics(options_of(writer, assign=others, **past))
+    end = PastBatches(known).ends({(topic, p): 0 for topic in writer.topics for p in (0, 2)})
+    assert sorted(row.batch for row in writer.rows if row.offset < end.get(row.where, 0)) == right
+
+
+def begins_again_at(writer: Writer, number: int, tasks: Sequence[int]) -> None:
+    """The next batch is its sink's first decision: nothing is known there of batches before."""
+    writer.batch(number, tasks)
+    first = next(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))
+    assert (first.sequence, json.loads(first.chunks[0][1].split(" ", 4)[4])["batch"]) == (1, number)
+
+
+def test_a_query_that_has_changed_its_name(writer: Writer) -> None:
+    """Its former name's batches went to partition 1 too, of which the new one's decisions know nothing, until
+    they have a place there."""
+    for number in range(2):
         writer.batch(number, [0, 1])
+    former = writer.sink
+    leave_for(writer, f"{former.id}-2", 2)
+    begins_again_at(writer, 2, [0])
+    check_unknown(writer, {"as.of.batch": "2"}, [0, 0, 1, 1, 2, 2])
+    check_unknown(writer, {"as.of.time": FAR}, [0, 0, 1, 1, 2, 2])
+    writer.batch(3, [1])
+    assert read(writer, as__of__batch="3") == [0] * 4 + [1] * 4 + [2] * 2 + [3] * 2
+    writer.sink = former
     assert read(writer, as__of__batch="1") == [0] * 4 + [1] * 4
-    stored = list(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))
-    monkeypatch.setattr(past_batches, "decisions_in_log", lambda *_: iter(stored[1:]))
-    with pytest.raises(OptionError, match=r"-2, \S+-2 is not known.*name the other"):
+
+
+def leave_for(writer: Writer, name: str, number: int) -> None:
+    """The query goes on under another name from this batch on."""
+    rules = leave(
+        writer.sink, Batch("q", number, str(number)), number - 1, Left("word", name, "q", number, 0)
+    )
+    Runner(writer.cluster, 60_000).run(rules)
+    writer.sink = Sink(name)
+
+
+def test_a_query_that_was_elsewhere_for_a_while(writer: Writer) -> None:
+    """The sink's places from before do not name the rows that came under the other name."""
+    former = writer.sink
+    writer.batch(0, [0, 1])
+    leave_for(writer, f"{former.id}-2", 1)
+    writer.batch(1, [0, 1])
+    leave_for(writer, former.id, 2)
+    writer.batch(2, [0])
+    check_unknown(writer, {"as.of.batch": "2"}, [0, 0, 1, 1, 2, 2])
+    writer.batch(3, [1])
+    writer.batch(4, [0])
+    assert read(writer, as__of__batch="4") == [0] * 4 + [1] * 4 + [2] * 2 + [3] * 2 + [4] * 2
+
+
+def test_a_query_that_was_on_another_cluster_for_a_while() -> None:
+    """Its decisions have a gap that compaction has not made."""
+    first, last = (decision(1, 4), decision(2, 8))
+    where = {(place.topic, place.partition) for place in first.places}
+    assert past_batches._before_elsewhere([first, last._replace(places=(), older=first.places)]) == where
+    assert past_batches._before_elsewhere([first, last]) == set()
+    for compacted in (decision(5, 8), decision(2, 5), decision(2, 4), decision(2, 1)):
+        assert past_batches._before_elsewhere([first, compacted._replace(places=())]) == set()
+
+
+def decision(sequence: int, number: int) -> Decision:
+    return test_whole_batches.LAST._replace(sequence=sequence, batch=Batch("q", number, "digest"))
+
+
+@pytest.mark.parametrize("partition", [0, 2])
+def test_a_sink_on_a_cluster_to_which_rows_were_copied(writer: Writer, kafka: Kafka, partition: int) -> None:
+    """A mirror's rows are plain ones. Others that are behind the sink's last row do not count."""
+    for topic in writer.topics:
+        for number in (0, 1):
+            kafka.put(topic, [b"0", b"1"], number)
+    with pytest.raises(OptionError, match=r"has no decision of a query"):
         read(writer, as__of__batch="1")
-    others = {topic: [0, 1] for topic in writer.topics}
-    known = options_of(writer, as__of__batch="1", assign=json.dumps(others))
-    start: Offsets = {(topic, p): 0 for topic in writer.topics for p in (0, 1)}
-    end = PastBatches(SourceTopics(known)).ends(start)
-    assert sorted(row.batch for row in writer.rows if row.offset < end[row.where]) == [0] * 4 + [1] * 4
+    begins_again_at(writer, 2, [partition])
+    unknown = ", ".join(rf"\S+-{number}" for _ in writer.topics for number in (0, 1) if number != partition)
+    for past in ({"as.of.batch": "2"}, {"as.of.time": FAR}):
+        with pytest.raises(OptionError, match=f"ended in {unknown} is not known"):
+            read(writer, **past)
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_decisions_that_were_forgotten(
+    writer: Writer, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    """Another query goes on under the name, with decisions from 1 on."""
+    for number in range(2):
+        writer.batch(number, [0, 1])
+    kafka.admin.delete_consumer_groups([writer.sink.group])[writer.sink.group].result(60)
+    time.sleep(0.01)
+    since = int(time.time() * 1000)
+    writer.begin_anew("q2")
+    writer.batch(0, [0])
+    if compacted:
+        real = past_batches.decisions_in_log
+        monkeypatch.setattr(
+            past_batches, "decisions_in_log", lambda *of: (one for one in real(*of) if one.time_ms >= since)
+        )
+    for past in ({"as.of.batch": "0"}, {"as.of.time": FAR}):
+        check_unknown(writer, past, [0, 0, 0, 0, 1, 1])
+
+
+def test_a_topic_that_only_a_former_name_wrote_to(writer: Writer) -> None:
+    topics = writer.topics
+    writer.batch(0, [0])
+    leave_for(writer, f"{writer.sink.id}-2", 1)
+    writer.topics = topics[:1]
+    begins_again_at(writer, 1, [0])
+    writer.topics = topics
+    with pytest.raises(OptionError, match=rf"ended in {topics[1]}-0 is not known"):
+        read(writer, as__of__batch="1")
+
+
+def test_rows_of_the_next_batch_are_no_earlier_ones(writer: Writer) -> None:
+    """Partition 1 gets its first rows while the reader waits, after a try that was aborted."""
+
+    def interrupted(command: object) -> None:
+        if command is None:  # the tasks are done
+            raise KeyboardInterrupt
+
+    def reading(command: object) -> None:
+        if command is None:
+            with pytest.raises(RetriesExhausted, match=r"-1: a transaction is open"):
+                read(writer, as__of__batch="0", kafka__default__api__timeout__ms="300")
+
+    writer.batch(0, [0])
+    with pytest.raises(KeyboardInterrupt):
+        writer.batch(1, [0, 1], interrupted)
+    writer.batch(1, [0, 1], reading)
+    assert read(writer, as__of__batch="0") == [0, 0]
 
 
 def test_places_that_were_not_told(kafka: Kafka) -> None:
@@ -201,6 +323,16 @@ def test_rows_that_are_gone_since(writer: Writer, kafka: Kafka, monkeypatch: pyt
         read(writer, as__of__batch="3", failOnDataLoss="false")
 
 
+def test_a_partition_without_a_place_that_retention_has_emptied(writer: Writer, kafka: Kafka) -> None:
+    topic = writer.topics[0]
+    writer.batch(0, [0])
+    kafka.put(topic, [b"of whom is not known"], 1)
+    kafka.admin.delete_records([Place(topic, 1, 1)])[Place(topic, 1)].result(60)
+    with pytest.raises(OptionError, match=f"{topic}-1 begins at 1 now.*set failOnDataLoss=false"):
+        read(writer, as__of__batch="0")
+    assert read(writer, as__of__batch="0", failOnDataLoss="false") == [0, 0]
+
+
 def test_a_batch_that_cannot_be_read_yet_is_waited_for(writer: Writer, kafka: Kafka) -> None:
     """Somebody else's open transaction holds its readers back."""
     writer.batch(0, [0, 1, 2])
@@ -218,10 +350,19 @@ def test_a_batch_that_cannot_be_read_yet_is_waited_for(writer: Writer, kafka: Ka
 
 def test_a_sink_that_was_left_is_read_as_it_was(writer: Writer) -> None:
     """Its former batches are whole; the query's later ones are another sink's."""
+    sink = writer.sink
     writer.batch(0, [0, 1, 2])
-    rules = leave(writer.sink, Batch("q", 1, "1"), 0, Left("word", "next", "q", 1, 0))
-    Runner(writer.cluster, 60_000).run(rules)
+    time.sleep(0.01)
+    leave_for(writer, "next", 1)
+    writer.sink = sink
     assert read(writer, as__of__batch="0") == [0] * 6
+    at = list(past_batches.decisions_in_log(writer.cluster, writer.sink, ANCHOR))[-1].time_ms
+    for until in (str(at), FAR):
+        with pytest.raises(
+            OptionError, match=rf"gone on with transactional.id=next since .*={at - 1} or less"
+        ):
+            read(writer, as__of__time=until)
+    assert read(writer, as__of__time=str(at - 1)) == [0] * 6
 
 
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "out", "read.whole.batches": "a"}
