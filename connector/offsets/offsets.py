@@ -134,6 +134,24 @@ class Left(NamedTuple):
         epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp in offsets}
         return Left(offsets, ids, epochs, self.gone & topics)
 
+    def moved(
+        self,
+        found: Mapping[TopicPartition, int],
+        ids: Mapping[str, str],
+        epochs: Mapping[TopicPartition, int],
+        cluster: str | None,
+    ) -> "Left":
+        """The same on another cluster. `found`: where partitions are there; `ids`, `epochs`: of that one.
+
+        A topic that is not found whole keeps an id of the old `cluster`, so that it is seen if it is read."""
+        lost = {topic for topic, _ in self.offsets.keys() - found.keys()}
+        old = {topic: self.ids.get(topic, cluster or "unknown") for topic in lost}
+        there = {tp: at for tp, at in found.items() if tp in self.offsets and tp[0] not in lost}
+        known = {topic: ids[topic] for topic, _ in there if topic in ids}
+        return Left(
+            {**self.offsets, **there}, {**known, **old}, {t: e for t, e in epochs.items() if t in there}
+        )
+
 
 NOTHING_LEFT = Left()
 

@@ -23,7 +23,6 @@ from eoslog.connector.offsets.offsets import (
     LATEST,
     NOTHING_LEFT,
     Epochs,
-    Left,
     Offsets,
     SourcePosition,
     TopicIds,
@@ -262,13 +261,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _on_this_cluster(self, position: SourcePosition, now: str | None) -> SourcePosition:
         """The position on the cluster that answers.
 
-        If the query has moved there, topic ids and epochs are left out: they belong to the old cluster.
+        If the query has moved there, topic ids and epochs are left out: they belong to the old cluster. A
+        topic that did not exist when it was left keeps its id: offsets in one of its name say nothing.
 
         Raises WrongCluster.
         """
-        moved = check_cluster(position.cluster, now, self.options.moved_to)
-        left = Left(position.left.offsets)
-        return SourcePosition(position.offsets, {}, now, {}, left=left) if moved else position
+        if not check_cluster(position.cluster, now, self.options.moved_to):
+            return position
+        left = position.left
+        same = {tp: at for tp, at in left.offsets.items() if tp[0] not in left.gone}
+        moved = left.moved(same, {}, {}, position.cluster)
+        return SourcePosition(position.offsets, {}, now, {}, left=moved)
 
     def _beginnings(self, position: SourcePosition, until: SourcePosition) -> Offsets:
         """Where the log begins now in the partitions that the query has been reading; read once in a run."""

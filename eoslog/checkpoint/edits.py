@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
@@ -21,7 +22,7 @@ from eoslog.connector.checkpoint.spark_logs import (
     with_ends,
 )
 from eoslog.connector.commit.task_reports import Batch
-from eoslog.connector.offsets.offsets import Left, to_json
+from eoslog.connector.offsets.offsets import Offsets, to_json
 from eoslog.protocol.topic_partitions import TopicPartition
 
 LogFile = tuple[str, int]
@@ -53,12 +54,15 @@ def set_ends(
     epochs: Mapping[TopicPartition, int],
     *,
     cluster: str | None = None,
+    left: Mapping[SourcePlace, int] = MappingProxyType({}),
 ) -> Edit:
     """An edit that sets the ends of the last written batch. `ids`: of topics that the batch does not have.
-    `epochs`: today's leader epochs. `cluster`: the ends are of this one, and so are ids and epochs."""
+    `epochs`: today's leader epochs. `cluster`: the ends are of this one, and so are ids and epochs, and what
+    was found there of partitions that are `left`."""
     last = position_of(standing)
     old = standing.checkpoint.text(f"offsets/{last.batch_id}") or ""
-    lines = [_end_of(last, number, ends, (ids, epochs), cluster) for number in range(len(last.sources))]
+    today = (ids, epochs)
+    lines = [_end_of(last, number, ends, today, cluster, left) for number in range(len(last.sources))]
     _check_no_shadow(standing, last, lines)
     text = with_ends(old, lines)
     after: dict[LogFile, str | None] = {("offsets", last.batch_id): text}
@@ -126,16 +130,17 @@ def _end_of(
     ends: Mapping[SourcePlace, int],
     today: tuple[Mapping[str, str], Mapping[TopicPartition, int]],
     cluster: str | None,
+    left: Mapping[SourcePlace, int] = MappingProxyType({}),
 ) -> str:
     """A source's line with new ends. `today`: topics' ids and leader epochs. Where no offset rises its leader
     epoch is kept: a later epoch serves as well. A higher offset was in the log in today's."""
     text = last.sources[number]
-    mine = {(topic, partition): at for (n, topic, partition), at in ends.items() if n == number}
+    mine = _of(number, ends)
     ids, now = today[0], {tp: epoch for tp, epoch in today[1].items() if tp in mine and is_eoslog(text)}
     position = source_position(text)
-    if cluster is not None and mine:
-        left = Left(position.left.offsets)  # as the source has it there: ids and epochs are the old cluster's
-        moved = to_json(mine, ids, cluster, now, left=left) if is_eoslog(text) else to_json(mine)
+    if cluster is not None and (mine or position.left.offsets):
+        stood = position.left.moved(_of(number, left), *today, position.cluster)
+        moved = to_json(mine, ids, cluster, now, left=stood) if is_eoslog(text) else to_json(mine)
         return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
@@ -143,8 +148,13 @@ def _end_of(
     epochs = {tp: e for tp, e in position.epochs.items() if tp in mine.keys() - risen}
     epochs |= {tp: e for tp, e in now.items() if tp in risen}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
-    left = position.back_in(mine, known).left
-    return json.dumps(to_json(mine, known, position.cluster, epochs, left=left), separators=(",", ":"))
+    back = position.back_in(mine, known).left
+    return json.dumps(to_json(mine, known, position.cluster, epochs, left=back), separators=(",", ":"))
+
+
+def _of(number: int, places: Mapping[SourcePlace, int]) -> Offsets:
+    """The offsets of one source."""
+    return {(topic, partition): at for (n, topic, partition), at in places.items() if n == number}
 
 
 def _check_no_shadow(standing: Standing, last: Planned, lines: Sequence[str]) -> None:

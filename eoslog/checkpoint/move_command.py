@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
+from eoslog.checkpoint.checks import log_cut_at
 from eoslog.checkpoint.compare import Effect, Fate, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
@@ -24,6 +25,7 @@ from eoslog.checkpoint.standing import (
     Standing,
     committed_by,
     leader_epochs,
+    left_places,
     places,
     position_of,
 )
@@ -33,8 +35,10 @@ from eoslog.client.records.fetch import count_rows, fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
+from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.leave_sink import fence
-from eoslog.connector.offsets.offsets import parse_bound
+from eoslog.connector.offsets.offsets import SourcePosition, parse_bound
+from eoslog.connector.offsets.plan import recreated
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.connector.sink.start_of_run import cluster_id
@@ -188,12 +192,14 @@ def move_cluster(
             )
         with output.shown() as watch:
             ends, effect = _mapped(session.cluster, there, found, given, watch, how)
-        ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in ends})}
+            left, lacking, said = _left_out(session.cluster, there, found, given, watch, how)
+        effect, at = Effect((*effect.moved, *lacking)), {**left, **ends}
+        ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in at})}
         known = {topic: number for topic, number in ids.items() if number is not None}
-        epochs = leader_epochs(there, ends)
-        edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id)
-        document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document()}
-        if not may_go_on(session, found, effect, document, how):
+        epochs = leader_epochs(there, at)
+        edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id, left=left)
+        document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document(), "not_found": said}
+        if not may_go_on(session, found, effect, document, how, *said):
             return
         kept = state_topic_of(found.decision)
         backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id, kept)
@@ -226,7 +232,7 @@ def _mapped(
     partitions = sorted({place[1:] for place in stands})
     if not partitions:
         raise NotEditable("the query reads no topic: there is nothing to move")
-    if unknown := sorted({*given} - {*partitions}):
+    if unknown := sorted({*given} - {*partitions, *(place[1:] for place in left_places(position_of(found)))}):
         raise NotEditable(f"--offsets: the query does not read {unknown[0][0]}-{unknown[0][1]}")
     bounds = [LogBounds.of(one, partitions, committed=committed) for one in (old, new)]
     ends, moved = dict[SourcePlace, int](), list[Moved]()
@@ -240,6 +246,63 @@ def _mapped(
         missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
         moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
     return ends, Effect(tuple(moved))
+
+
+def _left_out(
+    old: Cluster,
+    new: Cluster,
+    found: Standing,
+    given: Mapping[TopicPartition, int],
+    watch: output.ProgressListener,
+    how: Mapping[str, Any],
+) -> tuple[dict[SourcePlace, int], list[Moved], list[str]]:
+    """The same of places that the query reads no more; and what is said of those that are not found: a start
+    that reads them again stops then. Raises NotEditable only where `given` is wrong."""
+    left, committed = left_places(position_of(found)), not how["read_uncommitted"]
+    partitions = sorted({place[1:] for place in left})
+    bounds = [LogBounds.of_those_there(one, partitions, committed=committed) for one in (old, new)]
+    other, ends, moved, said = _others(old, found), dict[SourcePlace, int](), list[Moved](), list[str]()
+    for place, at in sorted(left.items()):
+        where = place[1:]
+        try:
+            if any(where not in bound.first for bound in bounds):
+                raise NotEditable(f"{where[0]}-{where[1]} is not on both clusters")
+            here, there = (
+                Log(one, *where, bound.first[where], bound.end[where], committed)
+                for one, bound in zip((old, new), bounds, strict=True)
+            )
+            if place in other or not here.first <= at <= here.end:
+                raise NotEditable(
+                    f"{_name(here)}: the log on the old cluster is not the one that it has read"
+                )
+            watch.begin(f"comparing {_name(here)}", max(here.end - at, 0))
+            ends[place] = found_again(here, there, at, given.get(where))
+        except NotEditable as error:
+            if where in given:
+                raise
+            said.append(f"{where[0]}-{where[1]}, which the query reads no more: {error}")
+            continue
+        missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
+        moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
+    return (
+        ends,
+        moved,
+        [*said, "if it is to read them again there, its start stops (DataLoss)"] if said else [],
+    )
+
+
+def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
+    """Places that the query reads no more and whose log is not the one that it has read."""
+    others = set[SourcePlace]()
+    for number, text in enumerate(position_of(found).sources):
+        position = source_position(text)
+        left = position.left
+        there = old.metadata(sorted({topic for topic, _ in left.offsets})).topics if left.offsets else {}
+        ids = {topic: info.topic_id for topic, info in there.items() if info.topic_id is not None}
+        stood = SourcePosition(dict(left.offsets), dict(left.ids), position.cluster, dict(left.epochs))
+        cut = log_cut_at(old, stood)
+        others |= {(number, *tp) for tp in left.offsets if tp in cut or tp[0] in recreated(left.ids, ids)}
+    return others
 
 
 def _count(log: Log, start: int, watch: output.ProgressListener | None) -> int:

@@ -23,7 +23,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.accepted_differences import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
-from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of
+from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of, source_position
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.finish import ONGOING
@@ -220,6 +220,15 @@ def places(planned: Planned) -> dict[SourcePlace, int]:
         (number, topic, partition): at
         for number, text in enumerate(planned.sources)
         for (topic, partition), at in offsets_of(text).items()
+    }
+
+
+def left_places(planned: Planned) -> dict[SourcePlace, int]:
+    """Where each source was in partitions that it has read and reads no more."""
+    return {
+        (number, topic, partition): at
+        for number, text in enumerate(planned.sources)
+        for (topic, partition), at in source_position(text).left.offsets.items()
     }
 
 

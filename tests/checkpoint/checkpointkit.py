@@ -25,9 +25,12 @@ from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.connector.source.reader import StreamReader
+from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import Kafka
 from tests.connector.checkpoint import halting
@@ -38,7 +41,7 @@ from tests.spark_session import all_available
 
 
 SETTINGS = 'v1\n{"batchWatermarkMs":0}\n'
-_EDITS = ("rewind", "skip-to", "rebuild", "fork", "move-cluster")
+_EDITS = ("rewind", "skip-to", "add-topic", "rebuild", "fork", "move-cluster")
 
 
 def run(broker: EmbeddedBroker, command: str, checkpoint: Path | str, *more: str) -> Result:
@@ -93,10 +96,57 @@ def decide(
 
 def last(cluster: Cluster, topic: str) -> Decision:
     """The sink's last decision."""
-    sink = Sink(sink_of(topic))
-    kept = fetch_committed(cluster, sink.group, None)
-    found = decode(sink, {number: one for (_, number), one in kept.items()})
+    found = last_of(cluster, sink_of(topic))
     assert found is not None
+    return found
+
+
+def last_of(cluster: Cluster, name: str) -> Decision | None:
+    """The last decision of the sink of this name."""
+    sink = Sink(name)
+    kept = fetch_committed(cluster, sink.group, None)
+    return decode(sink, {number: one for (_, number), one in kept.items()})
+
+
+class Reading:
+    """A query that reads topics with eoslog's source in this process. What it reads counts as written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        for log in ("offsets", "commits"):
+            (folder / log).mkdir(parents=True)
+        (folder / "metadata").write_text('{"id":"q"}')
+        self.rows: list[bytes] = []
+
+    def batch(self, kafka: Kafka, cluster: Cluster, topics: str, **options: str) -> list[bytes]:
+        """Start a driver, and run one batch. Returns its rows."""
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topics, **options}
+        given.setdefault("startingOffsets", "earliest")
+        reader = StreamReader(source_options(given, stream=True))
+        done = [int(path.name) for path in (self.folder / "commits").iterdir() if path.name.isdecimal()]
+        number = max(done, default=-1) + 1
+        begin = reader.initialOffset() if not number else self.ends(number - 1)
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        parts = reader.partitions(begin, end)
+        rows: list[bytes] = [
+            value for part in parts for rows in reader.read(part) for value in values_of(rows)
+        ]
+        plan(self.folder, number, lines(end))
+        decide(cluster, self.folder, self.name, number, last_of(cluster, sink_of(self.name)))
+        self.rows += rows
+        return rows
+
+    def ends(self, batch: int) -> dict[str, dict[str, int]]:
+        """The line of the batch's source."""
+        found: dict[str, dict[str, int]] = json.loads(
+            (self.folder / "offsets" / str(batch)).read_text().splitlines()[-1]
+        )
+        return found
+
+
+def values_of(rows: Any) -> list[bytes]:
+    """The values of what a source has read."""
+    found: list[bytes] = rows["value"].to_pylist()
     return found
 
 

@@ -21,10 +21,22 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.sink.committer import begin_batch, commit_batch
+from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.errors import DataLoss
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.checkpointkit import copy_topic, decide, group_of, last, lines, plan, run, sink_of
+from tests.checkpoint.checkpointkit import (
+    Reading,
+    copy_topic,
+    decide,
+    group_of,
+    last,
+    lines,
+    plan,
+    run,
+    sink_of,
+)
 from tests.connector.brokers import Kafka
 
 
@@ -221,6 +233,157 @@ def test_offsets_of_the_old_cluster_mean_nothing_on_the_new_one(
 def test_the_same_cluster_is_no_move(broker: EmbeddedBroker, decided: Path) -> None:
     said = moved(broker, broker, decided)
     assert said.exit_code == 1 and "where the query is: no move" in said.output
+
+
+# -- topics that are left out ----------------------------------------------------------------------
+# A topic that the query reads no more has a place, too: it goes on there if it reads the topic again.
+
+
+class LeftOut:
+    """A query that reads no more the second of its two topics, of which it has read ten rows."""
+
+    def __init__(self, broker: EmbeddedBroker, other: EmbeddedBroker, folder: Path, *, apart: bool) -> None:
+        """`apart`: offsets of the source are higher than its rows, as they are in transactions."""
+        self.old, self.new = Kafka(broker.bootstrap), Kafka(other.bootstrap)
+        self.here, self.there = (Cluster(ClientConfig((("127.0.0.1", one.port),))) for one in (broker, other))
+        self.apart, self.one, self.two = apart, self.old.topic(), self.old.topic()
+        for topic in (self.one, self.two):
+            self.put(self.old, topic, 0, 10)
+        self.query = Reading(folder, self.one)
+        self.query.batch(self.old, self.here, f"{self.one},{self.two}")
+        self.put(self.old, self.one, 10, 12)
+        self.query.batch(self.old, self.here, self.one, failOnDataLoss="false")
+
+    def put(self, kafka: Kafka, topic: str, first: int, end: int) -> None:
+        rows = [f"{topic} {number}".encode() for number in range(first, end)]
+        if not self.apart:
+            kafka.put(topic, rows)
+            return
+        producer = kafka.transactional(f"fills-{topic}")
+        for row in rows:
+            producer.begin_transaction()
+            producer.produce(topic, row, partition=0)
+            producer.commit_transaction(60)
+
+    def mirror(self, topic: str, count: int | None = None) -> None:
+        copy_topic(self.old, self.new, topic, 1, 0 if self.apart else 7, count)
+
+    def goes_on(self, **options: str) -> list[bytes]:
+        """On the new cluster with both topics, which have got rows there."""
+        self.put(self.new, self.one, 12, 14)
+        self.put(self.new, self.two, 10, 25)
+        return self.query.batch(self.new, self.there, f"{self.one},{self.two}", **options)
+
+    def wanted(self) -> list[bytes]:
+        ends = ((self.one, 14), (self.two, 25))
+        return [f"{topic} {number}".encode() for topic, end in ends for number in range(end)]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_topic_that_is_left_out_goes_on_at_the_same_record(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, apart: bool
+) -> None:
+    """Higher offsets there would double rows, lower ones would lose them."""
+    case = LeftOut(broker, other, tmp_path / "ck", apart=apart)
+    for topic in (case.one, case.two):
+        case.mirror(topic)
+    said = moved(broker, other, tmp_path / "ck", "--json")
+    assert said.exit_code == 0, said.output
+    case.goes_on()
+    assert sorted(case.query.rows) == sorted(case.wanted())
+    assert {one["topic"] for one in json.loads(said.stdout)["rows"]["partitions"]} == {case.one, case.two}
+
+
+def test_rows_of_a_topic_that_is_left_out_are_lost_too(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Those that it would read if it is named again, and the copy lacks."""
+    case = LeftOut(broker, other, tmp_path / "ck", apart=False)
+    case.put(case.old, case.two, 10, 13)
+    case.mirror(case.one)
+    case.mirror(case.two, count=11)
+    said = moved(broker, other, tmp_path / "ck")
+    assert said.exit_code == 1 and "give --accept-loss 2" in said.output, said.output
+
+
+@pytest.mark.parametrize("copied", [None, 4])
+def test_a_topic_that_is_left_out_and_not_found_stops_once_it_is_named(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, copied: int | None
+) -> None:
+    """`copied`: so many of its rows. Nothing is in the way of a query that does not name it again."""
+    case = LeftOut(broker, other, tmp_path / "ck", apart=False)
+    case.mirror(case.one)
+    if copied is not None:
+        case.mirror(case.two, count=copied)
+    said = moved(broker, other, tmp_path / "ck")
+    assert said.exit_code == 0 and f"{case.two}-0, which the query reads no more: " in said.output
+    if copied is None:
+        case.mirror(case.two)
+    case.put(case.new, case.one, 12, 14)
+    assert len(case.query.batch(case.new, case.there, case.one, failOnDataLoss="false")) == 2
+    with pytest.raises(DataLoss, match=f"topic {case.two} was deleted and created again"):
+        case.goes_on()
+    assert run(other, "undo", tmp_path / "ck").exit_code == 1, "it has gone on"
+
+
+def test_the_place_of_a_topic_that_is_left_out_is_given(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """It is proven as another one is."""
+    case = LeftOut(broker, other, tmp_path / "ck", apart=False)
+    for topic in (case.one, case.two):
+        case.mirror(topic)
+    wrong, right = (json.dumps({case.two: {"0": at}}) for at in (16, 17))
+    said = moved(broker, other, tmp_path / "ck", "--offsets", wrong)
+    assert said.exit_code == 1 and "the records at 16 are not those at 10" in said.output, said.output
+    assert moved(broker, other, tmp_path / "ck", "--offsets", right).exit_code == 0
+    case.goes_on()
+    assert sorted(case.query.rows) == sorted(case.wanted())
+
+
+def test_a_topic_that_is_left_out_and_was_made_anew_is_not_found(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Its offsets were those of another log, whatever the records there."""
+    case = LeftOut(broker, other, tmp_path / "ck", apart=False)
+    case.old.admin.delete_topics([case.two])[case.two].result(30)
+    case.old.topic(name=case.two)
+    case.put(case.old, case.two, 30, 45)
+    for topic in (case.one, case.two):
+        case.mirror(topic)
+    said = moved(broker, other, tmp_path / "ck")
+    assert said.exit_code == 0 and "is not the one that it has read" in said.output, said.output
+    with pytest.raises(DataLoss, match=f"topic {case.two} was deleted and created again"):
+        case.goes_on()
+
+
+@pytest.mark.parametrize("by_option", [False, True])
+def test_a_topic_that_was_deleted_when_it_was_left_is_another_one_there(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, by_option: bool
+) -> None:
+    """Its name tells nothing: whether the one there has these rows is not known. `by_option`: by
+    cluster.moved.to alone."""
+    old, new = Kafka(broker.bootstrap), Kafka(other.bootstrap)
+    here, there = (Cluster(ClientConfig((("127.0.0.1", one.port),))) for one in (broker, other))
+    one, two = old.topic(), old.topic()
+    old.put(one, [b"one"])
+    old.put(two, [b"two"] * 5)
+    query = Reading(tmp_path / "ck", one)
+    query.batch(old, here, f"{one},{two}")
+    old.admin.delete_topics([two])[two].result(30)
+    old.put(one, [b"more"])
+    query.batch(old, here, f"{one},{two}", failOnDataLoss="false")
+    copy_topic(old, new, one, 1, 0)
+    new.topic(name=two)
+    new.put(two, [b"another"] * 9)
+    options = {}
+    if by_option:
+        options = {"cluster.moved.to": cluster_id(there) or ""}
+    else:
+        assert moved(broker, other, tmp_path / "ck").exit_code == 0
+    new.put(one, [b"last"])
+    with pytest.raises(DataLoss, match=f"topic {two} was deleted and created again"):
+        query.batch(new, there, f"{one},{two}", **options)
 
 
 # -- batches of another cluster ------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_a_topic_more(broker: EmbeddedBroker, stored: str) -> None:
     kafka = Kafka(broker.bootstrap)
     more = kafka.topic()
     kafka.put(more, [b"1"])
-    said = run(broker, "add-topic", stored, more, "--start", "earliest", "--watch", "0")
+    said = run(broker, "add-topic", stored, more, "--start", "earliest")
     assert said.exit_code == 0, said.output
     assert run(broker, "check", stored).exit_code == 0 and more.encode() in files_of(stored)["offsets/1"]
 

@@ -157,6 +157,15 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(("tests/histories/test_kept.py",), Break("a rebuilt batch has no places", "carry_out.carry_out", "_note_decided(standing, backup.becomes)", "pass")),
     *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
+    *mutants_of(
+        MOVE,
+        Break("what is left out is nowhere on the new cluster", "_end_of", "_of(number, left)", "{}"),
+        Break("what is left out stands at its old offsets there", "Left.moved", "{**known, **old}", "known"),
+        Break("what is left out has an equal log there", "_end_of", "position.left.moved(_of(number, left), *today, position.cluster)", "type(position.left)(position.left.offsets)"),
+        Break("rows of what is left out are not lost", "_left_out", "Moved(*place, at, ends[place], missing, Fate.NEVER)", "Moved(*place, at, ends[place], 0, Fate.NEVER)"),
+        Break("the log of what is left out is any log", "_left_out", "place in other", "False"),
+        Break("a deleted topic is the same one there", "StreamReader._on_this_cluster", "tp[0] not in left.gone", "True"),
+    ),
     *mutants_of(MOVE, Break("the sink's note stays on the new cluster", "undo", "standing.checkpoint.note(NOTED_SINK, backup.note)", "pass")),
     *mutants_of(
         MOVE,
