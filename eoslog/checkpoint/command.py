@@ -5,7 +5,7 @@ Exit status: 0 done, 1 refused, failed or, for `check`, something is wrong, 2 th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -54,8 +54,11 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreada
 from eoslog.connector.checkpoint.spark_logs import Planned, source_position
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import SourcePosition
+from eoslog.connector.offsets.plan import recreated
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.protocol.topic_partitions import TopicPartition
 
 
 @click.command("restore")
@@ -194,7 +197,11 @@ def skip_to(session: CommandSession, checkpoint: str, to: str | None, by: int | 
 @editing
 @cluster_command
 def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, **how: Any) -> None:
-    """Have the query read a TOPIC more, from --start on. Then name it in the query's options, too."""
+    """Have the query read a TOPIC more, from --start on. Then name it in the query's options, too.
+
+    Of a topic that the query, or an earlier one of its sink, has read before, it goes on where that one
+    stood. Rows before that come again only if --start gives their offsets.
+    """
     target = Target.parse(start, None)
     found = editable(session, checkpoint)
     last = position_of(found)
@@ -204,12 +211,44 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
         raise NotEditable(f"the query reads {topic} already: use eoslog checkpoint rewind or skip-to")
     info = session.cluster.describe(topic)
     bounds = _bounds(session, {(0, topic, partition): 0 for partition in info.leaders}, how)
-    begins = {(0, *where): at for where, at in bounds.first.items()}
-    new = resolve(session.cluster, target, begins, bounds, back=False)
     ids = {} if info.topic_id is None else {topic: info.topic_id}
+    stood = _stood(found, [*bounds.first], ids)
+    begins = {(0, *where): stood.offsets.get(where, at) for where, at in bounds.first.items()}
+    new = resolve(session.cluster, target, begins, bounds, back=None)
+    given = target.offsets is not None
+    _check_there(new if given else begins, bounds, "give its later offsets (--start)")
+    _check_uncut(session.cluster, stood, new, "Give offsets up to it (--start)")
     epochs = leader_epochs(session.cluster, new)
+    epochs |= {tp: epoch for tp, epoch in stood.epochs.items() if new[0, *tp] == stood.offsets[tp]}
     edit = set_ends(found, "add-topic", {**places(last), **new}, ids, epochs)
-    pay_and_carry_out(session, found, edit, how, begins)
+    there = {place: max(at, bounds.first[place[1:]]) for place, at in begins.items()}
+    pay_and_carry_out(session, found, edit, how, there)
+
+
+def _stood(found: Standing, partitions: Collection[TopicPartition], ids: Mapping[str, str]) -> SourcePosition:
+    """Where the query has left partitions that it reads no more, and an earlier query of its sink others.
+    `ids`: of their topics. Raises NotEditable if a topic is not the one that was left."""
+    position = source_position(position_of(found).sources[0])
+    left, back = position.left, position.back_in(partitions, ids)
+    anew = sorted(recreated(left.ids, ids).keys() - left.gone)
+    if anew:
+        raise NotEditable(
+            f"topic {anew[0]} was deleted and created again since the query has read it. Nothing was "
+            "changed. Start the query once with the topic in its options and failOnDataLoss=false: it reads "
+            "the new one from its beginning"
+        )
+    sink = None if found.note is None else found.note.sink or found.query_id
+    noted = {
+        tp: one
+        for tp, one in found.noted.items()
+        if tp in partitions and tp not in left.offsets and one.note is not None and one.note.sink == sink
+    }
+    offsets = {tp: back.offsets[tp] for tp in partitions if tp in back.offsets}
+    epochs = {tp: epoch for tp, epoch in back.epochs.items() if tp in offsets}
+    return back._replace(
+        offsets=offsets | {tp: one.offset for tp, one in noted.items()},
+        epochs=epochs | {tp: one.epoch for tp, one in noted.items() if one.epoch >= 0},
+    )
 
 
 @command.command()
@@ -332,13 +371,20 @@ def _check_read(cluster: Cluster, last: Planned, ends: Mapping[SourcePlace, int]
     """Check that the log is the one that was read, up to where a partition is set to: the edit names today's
     leader epoch, by which a start does not see that. Raises NotEditable."""
     for number, text in enumerate(last.sources):
-        for (topic, partition), at in log_cut_at(cluster, source_position(text)).items():
-            if ends.get((number, topic, partition), 0) > at:
-                raise NotEditable(
-                    f"the log of {topic}-{partition} was cut since the query has read it, and others have "
-                    f"written there from offset {at} on, which it has not read. Set it back to {at} first "
-                    f"(rewind --to), or start the query once with failOnDataLoss=false"
-                )
+        mine = {place: at for place, at in ends.items() if place[0] == number}
+        _check_uncut(cluster, source_position(text), mine, "Set it back to it first (rewind --to)")
+
+
+def _check_uncut(cluster: Cluster, stood: SourcePosition, ends: Mapping[SourcePlace, int], way: str) -> None:
+    """Check that no log of a source is cut below where its partitions are set to. Raises NotEditable."""
+    by_partition = {place[1:]: at for place, at in ends.items()}
+    for (topic, partition), at in log_cut_at(cluster, stood).items():
+        if by_partition.get((topic, partition), 0) > at:
+            raise NotEditable(
+                f"the log of {topic}-{partition} was cut since the query has read it, and others have "
+                f"written there from offset {at} on, which it has not read. {way}, or start the query once "
+                "with failOnDataLoss=false"
+            )
 
 
 def _bounds(session: CommandSession, at: Mapping[SourcePlace, int], how: Mapping[str, Any]) -> LogBounds:
@@ -348,13 +394,13 @@ def _bounds(session: CommandSession, at: Mapping[SourcePlace, int], how: Mapping
     return LogBounds.of(session.cluster, partitions, committed=not how["read_uncommitted"])
 
 
-def _check_there(ends: Mapping[SourcePlace, int], bounds: LogBounds) -> None:
+def _check_there(ends: Mapping[SourcePlace, int], bounds: LogBounds, way: str = "name a later place") -> None:
     gone = [(place[1:], at) for place, at in ends.items() if at < bounds.first[place[1:]]]
     if gone:
         (topic, partition), at = gone[0]
         raise NotEditable(
             f"offset {at} of {topic}-{partition} is not in the log any more, which begins at "
-            f"{bounds.first[topic, partition]}: name a later place"
+            f"{bounds.first[topic, partition]}: {way}"
         )
 
 

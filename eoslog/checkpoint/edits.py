@@ -139,17 +139,17 @@ def _end_of(
     ids, now = today[0], {tp: epoch for tp, epoch in today[1].items() if tp in mine and is_eoslog(text)}
     position = source_position(text)
     if cluster is not None and (mine or position.left.offsets):
-        stood = position.left.moved(_of(number, left), *today, position.cluster)
-        moved = to_json(mine, ids, cluster, now, left=stood) if is_eoslog(text) else to_json(mine)
+        there = position.left.moved(_of(number, left), *today, position.cluster)
+        moved = to_json(mine, ids, cluster, now, left=there) if is_eoslog(text) else to_json(mine)
         return json.dumps(moved, separators=(",", ":"))
     if mine == position.offsets:
         return text
-    risen = {tp for tp, at in mine.items() if at > position.offsets.get(tp, -1)}
-    epochs = {tp: e for tp, e in position.epochs.items() if tp in mine.keys() - risen}
-    epochs |= {tp: e for tp, e in now.items() if tp in risen}
     known = {**{topic: ids[topic] for topic, _ in mine if position.ids and topic in ids}, **position.ids}
-    back = position.back_in(mine, known).left
-    return json.dumps(to_json(mine, known, position.cluster, epochs, left=back), separators=(",", ":"))
+    stood = position.back_in(mine, known)
+    risen = {tp for tp, at in mine.items() if at > stood.offsets.get(tp, -1)}
+    epochs = {tp: e for tp, e in stood.epochs.items() if tp in mine.keys() - risen}
+    epochs |= {tp: e for tp, e in now.items() if tp in risen}
+    return json.dumps(to_json(mine, known, position.cluster, epochs, left=stood.left), separators=(",", ":"))
 
 
 def _of(number: int, places: Mapping[SourcePlace, int]) -> Offsets:

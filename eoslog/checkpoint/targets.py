@@ -70,9 +70,10 @@ class LogBounds:
 
 
 def resolve(
-    cluster: Cluster, target: Target, at: Mapping[SourcePlace, int], bounds: LogBounds, *, back: bool
+    cluster: Cluster, target: Target, at: Mapping[SourcePlace, int], bounds: LogBounds, *, back: bool | None
 ) -> dict[SourcePlace, int]:
-    """The new offset of each place. `back`: no offset may rise, as in a rewind; else none may fall.
+    """The new offset of each place. `back`: no offset may rise, as in a rewind; False: none may fall; None:
+    only one that is given may.
 
     A word, a time or a shift leaves a partition alone that it would move the other way. Raises NotEditable.
     """
@@ -84,12 +85,12 @@ def resolve(
         where = place[1:]
         new = wanted.get(place, now)
         if (new > now) if back else (new < now):
-            if explicit:
+            if explicit and back is not None:
                 other = "skip-to" if back else "rewind"
                 raise NotEditable(
                     f"{_name(where)} stands at {now}, and --to says {new}: use eoslog checkpoint {other}"
                 )
-            new = now
+            new = new if explicit else now
         if new != now and not bounds.first[where] <= new <= bounds.end[where]:
             raise NotEditable(
                 f"offset {new} of {_name(where)} is not in the log, which has {bounds.first[where]} to "

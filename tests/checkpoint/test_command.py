@@ -8,16 +8,19 @@ import json
 import re
 import shutil
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
 
 from eoslog.checkpoint import editing
 from eoslog.cli import main
 from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.commit.faults import CheckpointOlder, SinkChanged
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
@@ -28,7 +31,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.checkpointkit import SETTINGS, decide, last, lines, plan, run, sink_of
+from tests.checkpoint.checkpointkit import SETTINGS, Reading, decide, last, lines, plan, run, sink_of
 from tests.connector.brokers import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
@@ -314,6 +317,102 @@ def test_earlier_sources_are_found_by_name(broker: EmbeddedBroker, checkpoint: P
     assert said.exit_code == 0, said.output
     text = (checkpoint / "offsets" / "2").read_text()
     assert f'x:{{"{topic}":{{"0":5}}}}' in text and f'y:{{"{topic}":{{"0":9}}}}' in text
+
+
+# -- a topic that was read before ------------------------------------------------------------------
+# `add-topic` begins where the query has left the topic, or an earlier query of its sink has.
+
+
+class Grown:
+    """A query of two topics, each with five rows, that reads the first one alone then; the second one has got
+    three more. `anew`: it has lost its checkpoint between, and never read the second one in the new one."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path, *, anew: bool = False) -> None:
+        self.broker, self.kafka, self.folder = broker, Kafka(broker.bootstrap), folder
+        self.cluster = Cluster(ClientConfig((("127.0.0.1", broker.port),)))
+        self.one, self.two = self.kafka.topic(), self.kafka.topic()
+        for topic in (self.one, self.two):
+            self.put(topic, 0, 5)
+        self.query = Reading(folder, self.one)
+        self.query.batch(self.kafka, self.cluster, f"{self.one},{self.two}")
+        if anew:
+            before, self.query = self.query, Reading(folder.with_name("new"), self.one)
+            starts = json.dumps({self.one: {"0": 5}})
+            self.query.rows = before.rows
+            self.query.batch(self.kafka, self.cluster, self.one, startingOffsets=starts)
+        self.put(self.one, 5, 8)
+        self.query.batch(self.kafka, self.cluster, self.one, failOnDataLoss="false")
+        self.put(self.two, 5, 8)
+
+    def put(self, topic: str, first: int, end: int) -> None:
+        self.kafka.put(topic, [f"{topic} {number}".encode() for number in range(first, end)])
+
+    def added(self, *more: str) -> Result:
+        return run(self.broker, "add-topic", self.query.folder, self.two, *more)
+
+    def judged(self) -> tuple[set[bytes], set[bytes]]:
+        """Start the query with both topics. Returns which rows are missing then, and which are doubled."""
+        self.put(self.one, 8, 10)
+        self.query.batch(self.kafka, self.cluster, f"{self.one},{self.two}")
+        counts = Counter(self.query.rows)
+        rows = {one[3] for topic in (self.one, self.two) for one in self.kafka.rows(topic, 1)}
+        return rows - counts.keys(), {row for row, count in counts.items() if count > 1}
+
+    def some(self, first: int, end: int) -> set[bytes]:
+        return {f"{self.two} {number}".encode() for number in range(first, end)}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_topic_that_was_read_before_goes_on_where_it_was_left(
+    broker: EmbeddedBroker, tmp_path: Path, anew: bool
+) -> None:
+    case = Grown(broker, tmp_path / "ck", anew=anew)
+    said = case.added()
+    assert said.exit_code == 0 and "in all: 0 rows of the source twice, 0 never" in said.output
+    assert case.judged() == (set(), set())
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_another_start_of_it_costs_is_counted_from_there(
+    broker: EmbeddedBroker, tmp_path: Path, anew: bool
+) -> None:
+    case = Grown(broker, tmp_path / "ck", anew=anew)
+    said = case.added("--start", "latest")
+    assert said.exit_code == 1 and "give --accept-loss 3" in said.output, said.output
+    again = json.dumps({case.two: {"0": 2}})
+    said = case.added("--start", again)
+    assert said.exit_code == 1 and "give --accept-duplicates 3" in said.output, said.output
+    assert case.added("--start", again, "--accept-duplicates", "3").exit_code == 0
+    assert case.judged() == (set(), case.some(2, 5))
+
+
+def test_one_whose_rows_are_removed_is_begun_later_by_who_says_so(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    case = Grown(broker, tmp_path / "ck")
+    delete_records(case.kafka, case.two, 7)
+    said = case.added()
+    assert said.exit_code == 1 and "offset 5" in said.output and "begins at 7" in said.output, said.output
+    assert case.added("--start", json.dumps({case.two: {"0": 7}})).exit_code == 0
+    assert case.judged() == (set(), set())
+
+
+def test_one_that_was_made_anew_is_not_the_one_that_was_left(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The way out reads all of it."""
+    case = Grown(broker, tmp_path / "ck")
+    case.kafka.make_anew(case.two)
+    case.put(case.two, 20, 30)
+    said = case.added()
+    assert said.exit_code == 1 and "was deleted and created again" in said.output, said.output
+    case.query.batch(case.kafka, case.cluster, f"{case.one},{case.two}", failOnDataLoss="false")
+    assert case.some(20, 30) <= {*case.query.rows}
+    assert case.judged() == (set(), set())
+
+
+def delete_records(kafka: Kafka, topic: str, before: int) -> None:
+    """Remove a topic's first rows."""
+    place = TopicPartition(topic, 0, before)
+    kafka.admin.delete_records([place])[place].result(30)
 
 
 # -- wrong arguments -----------------------------------------------------------------------------

@@ -346,8 +346,7 @@ def test_a_topic_that_is_left_out_and_was_made_anew_is_not_found(
 ) -> None:
     """Its offsets were those of another log, whatever the records there."""
     case = LeftOut(broker, other, tmp_path / "ck", apart=False)
-    case.old.admin.delete_topics([case.two])[case.two].result(30)
-    case.old.topic(name=case.two)
+    case.old.make_anew(case.two)
     case.put(case.old, case.two, 30, 45)
     for topic in (case.one, case.two):
         case.mirror(topic)
