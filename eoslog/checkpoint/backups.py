@@ -203,11 +203,30 @@ def moving_to(checkpoint: Checkpoint) -> str | None:
 
 
 def has_gone_on(standing: Standing, backup: Backup) -> bool:
-    """Whether the query has written a batch since the edit began."""
+    """Whether the query has written a batch since the edit began, under whatever name.
+
+    Numbers of decisions tell it of one sink alone, and only until the cluster forgets them."""
+    if _is_done_since(standing, backup):
+        return True
     if standing.sink is None or backup.cluster is not None:  # it may have gone on where it was
         return _has_other_files(standing, backup)
     since = (standing.decision.sequence if standing.decision else 0) - backup.sequence
-    return since != 0 and (since > _OWN_DECISIONS or not _is_one_of(standing.decided, backup))
+    if standing.decided is None:
+        return since != 0
+    return since > _OWN_DECISIONS or not _is_one_of(standing.decided, backup)
+
+
+def _is_done_since(standing: Standing, backup: Backup) -> bool:
+    """Whether a batch is noted as done that neither the edit nor who took it back in part has noted: one
+    behind the edit's, or the one whose plan it has written again."""
+    end = backup.becomes.batch_id
+    is_rebuilt = backup.was == backup.becomes and ("offsets", end) in backup.before
+    for batch in standing.checkpoint.batches("commits"):
+        file = ("commits", batch)
+        known = {backup.after.get(file), backup.before.get(file) if backup.is_open else None}
+        if batch >= end + (not is_rebuilt) and standing.checkpoint.text(f"commits/{batch}") not in known:
+            return True
+    return False
 
 
 def _is_one_of(decided: Batch | None, backup: Backup) -> bool:

@@ -22,7 +22,7 @@ from eoslog.checkpoint.backups import newest_backup
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, claimed
 from eoslog.checkpoint.edits import _end_of, order, order_back
 from eoslog.checkpoint.standing import check_rests, standing
-from eoslog.client.admin.groups import fetch_committed
+from eoslog.client.admin.groups import delete_offsets, fetch_committed
 from eoslog.client.admin.transactions import init_producer_id
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -38,7 +38,7 @@ from eoslog.connector.spark.processes import ProcessIdentity, this_process
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.checkpointkit import decide, group_of, last, lines, plan, run
+from tests.checkpoint.checkpointkit import decide, group_of, last, lines, plan, run, sink_of
 
 
 class Died(Exception):
@@ -187,6 +187,57 @@ def test_what_the_query_has_written_since_is_not_taken_back(
     decide(cluster, decided, topic, 2, last(cluster, topic))
     said = run(broker, "undo", decided)
     assert said.exit_code == 1 and "the query has gone on since the edit" in said.output
+    assert run(broker, "check", decided).exit_code == 0
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_nor_what_it_has_written_under_another_name_or_after_a_long_rest(
+    broker: EmbeddedBroker,
+    decided: Path,
+    cluster: Cluster,
+    topic: str,
+    comes_again: bool,
+    forgotten: bool,
+) -> None:
+    """Decisions count from 1 again: the last one has the number of the one before the edit.
+
+    `comes_again`: the batch has the number of one that the edit has removed, as of a query with state."""
+    if comes_again:
+        state = decided / "state" / "0" / "0"
+        state.mkdir(parents=True)
+        for version in (1, 2):
+            (state / f"{version}.delta").write_text("")
+        said = run(broker, "rewind", decided, "--to-batch", "0", "--accept-duplicates", "10")
+    else:
+        said = rewound(broker, decided)
+    assert said.exit_code == 0, said.output
+    if forgotten:
+        group = Sink(sink_of(topic)).group
+        assert not any(delete_offsets(cluster, group, [*fetch_committed(cluster, group, None)]).values())
+    batch = 1 if comes_again else 2
+    plan(decided, batch, lines({topic: {"0": 25}}))
+    decide(cluster, decided, topic, batch, named=None if forgotten else f"{sink_of(topic)}-2")
+    files = {path: path.read_text() for path in decided.rglob("*") if path.is_file()}
+    said = run(broker, "undo", decided)
+    assert said.exit_code == 1 and "the query has gone on since the edit" in said.output, said.output
+    assert files == {path: path.read_text() for path in decided.rglob("*") if path.is_file()}
+    assert run(broker, "check", decided).exit_code == 0
+    if not comes_again:
+        assert rewound(broker, decided).exit_code == 0, "as the message says"
+
+
+def test_nor_what_a_batch_has_whose_plan_was_written_again(
+    broker: EmbeddedBroker, decided: Path, topic: str
+) -> None:
+    """Its plan would go, and that it is done would stay."""
+    done = (decided / "commits" / "1").read_text()
+    for log in ("offsets", "commits"):
+        (decided / log / "1").unlink()
+    assert run(broker, "rebuild", decided).exit_code == 0
+    (decided / "commits" / "1").write_text(done)
+    said = run(broker, "undo", decided)
+    assert said.exit_code == 1 and "the query has gone on since the edit" in said.output, said.output
     assert run(broker, "check", decided).exit_code == 0
 
 
