@@ -190,6 +190,7 @@ def test_what_the_query_has_written_since_is_not_taken_back(
     assert run(broker, "check", decided).exit_code == 0
 
 
+@pytest.mark.parametrize("is_noted", [False, True])
 @pytest.mark.parametrize("comes_again", [False, True])
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_nor_what_it_has_written_under_another_name_or_after_a_long_rest(
@@ -197,12 +198,14 @@ def test_nor_what_it_has_written_under_another_name_or_after_a_long_rest(
     decided: Path,
     cluster: Cluster,
     topic: str,
+    is_noted: bool,
     comes_again: bool,
     forgotten: bool,
 ) -> None:
     """Decisions count from 1 again: the last one has the number of the one before the edit.
 
-    `comes_again`: the batch has the number of one that the edit has removed, as of a query with state."""
+    `is_noted`: as done, or else the driver has died before. `comes_again`: the batch has the number of one
+    that the edit has removed, as of a query with state."""
     if comes_again:
         state = decided / "state" / "0" / "0"
         state.mkdir(parents=True)
@@ -218,6 +221,8 @@ def test_nor_what_it_has_written_under_another_name_or_after_a_long_rest(
     batch = 1 if comes_again else 2
     plan(decided, batch, lines({topic: {"0": 25}}))
     decide(cluster, decided, topic, batch, named=None if forgotten else f"{sink_of(topic)}-2")
+    if not is_noted:
+        (decided / "commits" / str(batch)).unlink()
     files = {path: path.read_text() for path in decided.rglob("*") if path.is_file()}
     said = run(broker, "undo", decided)
     assert said.exit_code == 1 and "the query has gone on since the edit" in said.output, said.output
