@@ -89,7 +89,7 @@ def fanout(
 
     def write_batch(frame: DataFrame, number: int) -> None:
         query_id = _query_id(frame, name)
-        batch = Batch(name, number_of(query_id), number, _ends(frame, query_id, number))
+        batch = Batch(name, number_of(query_id), number, *_ends(frame, query_id, number))
         several = len(to) > 1
         if several:
             frame.persist()  # all places see the same rows, and the source is read once
@@ -160,9 +160,10 @@ def _query_id(frame: DataFrame, name: str) -> str:
     return str(found)
 
 
-def _ends(frame: DataFrame, query_id: str, number: int) -> str:
-    """The batch's plan, of which the running query's offset log knows, and which is on the disk from now on.
-    Empty: this Spark does not show it. Raises CheckpointUnreadable if a local disk does not take it."""
+def _ends(frame: DataFrame, query_id: str, number: int) -> tuple[str, str]:
+    """The batch's plan, of which the running query's offset log knows, and which is on the disk from now on;
+    and that of the batch before. Empty: this Spark does not show it. Raises CheckpointUnreadable if a local
+    disk does not take it."""
     from py4j.protocol import Py4JError
 
     session, jvm = frame.sparkSession._jsparkSession, frame.sparkSession._jvm
@@ -170,16 +171,24 @@ def _ends(frame: DataFrame, query_id: str, number: int) -> str:
     try:
         queries = session.sharedState().activeStreamingQueries()
         query = queries.get(jvm.java.util.UUID.fromString(query_id))
-        stream, log = jvm.java.io.ByteArrayOutputStream(), query.offsetLog()
-        log.serialize(log.get(number).get(), stream)
-        planned = Planned.parse(number, stream.toString("UTF-8"))
+
+        def planned_in_log(at: int) -> Planned:
+            stream, log = jvm.java.io.ByteArrayOutputStream(), query.offsetLog()
+            log.serialize(log.get(at).get(), stream)
+            return Planned.parse(at, stream.toString("UTF-8"))
+
+        planned = planned_in_log(number)
         location = str(query.resolvedCheckpointRoot())
     except Py4JError:
-        return ""  # Spark's inside may be a vendor's; marks do without
+        return "", ""  # Spark's inside may be a vendor's; marks do without
+    try:
+        begins = planned_in_log(number - 1).ends if number else ""
+    except Py4JError:  # it is cleaned away
+        begins = ""
     try:
         checkpoint = Checkpoint.at(location)
         ends = checkpoint.planned(number).ends if planned.file_logs() else planned.ends  # with files' names
     except CheckpointUnreadable:
-        return "" if planned.file_logs() else planned.ends  # a place that Python cannot read
+        return "" if planned.file_logs() else planned.ends, begins  # a place that Python cannot read
     checkpoint.sync_planned(number)
-    return ends
+    return ends, begins

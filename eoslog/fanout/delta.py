@@ -37,6 +37,7 @@ from eoslog.fanout.table import TableMoved, Transform
 
 _PARTS = ("", "/query", "/rows", "/checksum", "/version")
 _SETS = re.compile(r"RESTORE|REPLACE|CREATE|CLONE")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*(parquet|json)$")
 _REFUSED = re.compile(r"delta\.(constraints\..*|columnMapping\.mode|setTransactionRetentionDuration)")
 
 
@@ -78,6 +79,16 @@ class DeltaTarget:
                 f"fanout {name}, {self.place}: the table is gone. Bring it back, or take it out of the "
                 f"fan-out"
             ) from error
+        if (found := self._said(name)) is None:
+            return None
+        number, query, rows, checksum, version = found
+        content, log = Content(rows, checksum), self._log()
+        return Mark(
+            query, number, content, log.ends(name, number, version), log.gone(name, number, rows, version)
+        )
+
+    def _said(self, name: str) -> list[int] | None:
+        """The numbers of a mark."""
         found = [self._read.transaction_version(_app(name) + part) for part in _PARTS]
         if found[0] is None:
             return None
@@ -85,11 +96,19 @@ class DeltaTarget:
             raise FanoutStopped(
                 f"fanout {name}, {self.place}: its mark is incomplete: {found}. Bring back the table"
             )
-        number, query, rows, checksum, version = found
-        content, log = Content(rows, checksum), DeltaLog(self.uri, dict(self.storage_options), self._read)
-        return Mark(
-            query, number, content, log.ends(name, number, version), log.gone(name, number, rows, version)
-        )
+        return found
+
+    def _log(self) -> DeltaLog:
+        return DeltaLog(self.uri, dict(self.storage_options), self._read)
+
+    def others(self, name: str) -> Mapping[str, Mark]:
+        """The marks of other names."""
+        log, marks = self._log(), dict[str, Mark]()
+        for other in log.names() - {name}:
+            if (found := self._said(other)) is not None:
+                number, query, rows, checksum, version = found
+                marks[other] = Mark(query, number, Content(rows, checksum), log.ends(other, number, version))
+        return marks
 
     def reached(self, query: int) -> int | None:
         """The last batch of a query, under any name."""
@@ -237,6 +256,32 @@ class DeltaLog:
             "".join(one["commitInfo"].get(_app(name), "") for one in commit if "commitInfo" in one)
         )
 
+    def names(self) -> set[str]:
+        """The fan-outs that have a mark: in the newest checkpoint, or in a commit since."""
+        names = [one.base_name for one in self._folder.get_file_info(pafs.FileSelector("_delta_log"))]
+        newest = self._newest.version()
+        found = [(int(one[1]), one[0]) for name in names if (one := _CHECKPOINT.match(name))]
+        last = max((version for version, _ in found if version <= newest), default=-1)
+        apps = {app for version, name in found if version == last for app in self._apps(name)}
+        for version in range(last + 1, newest + 1):
+            apps |= {one["txn"]["appId"] for one in self._commit(version) if "txn" in one}
+        apart = (app.split("/") for app in apps)
+        return {one[1] for one in apart if len(one) == 2 and one[0] == _app("").rstrip("/")}
+
+    def _apps(self, checkpoint: str) -> set[str]:
+        """The applications that a file of a checkpoint names."""
+        path = f"_delta_log/{checkpoint}"
+        if path.endswith(".json"):
+            with self._folder.open_input_stream(path) as file:
+                lines = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+            return {one["txn"]["appId"] for one in lines if "txn" in one}
+        with self._folder.open_input_file(path) as file:
+            read = pq.ParquetFile(file)
+            if "txn" not in read.schema_arrow.names:
+                return set()
+            txn = read.read(["txn"])["txn"].combine_chunks()
+        return set(pc.struct_field(txn, "appId").to_pylist()) - {None}
+
     def _judged(self, name: str, number: int, rows: int, version: int) -> Gone | None:
         """Raises FileNotFoundError, DeltaError where the log does not reach back to the batch."""
         newest = self._newest.version()
@@ -311,8 +356,8 @@ def delta(
     """A Delta table at a path or URI that driver and executors reach; batch 0 creates it if it is not there.
 
     `storage_options`: those of deltalake. `transform`, from DataFrame to DataFrame, makes the table's
-    columns. `since`: the first batch in which the table takes part, of a query that already runs. `merge`:
-    rows are changes by key. Raises OptionError.
+    columns. `since`: the first batch in which the table takes part, of a query that already runs; 0:
+    `order` holds beside another query's changes. `merge`: rows are changes by key. Raises OptionError.
     """
     library("deltalake", "delta")
     if not isinstance(uri, str) or not uri:
@@ -327,11 +372,9 @@ def delta(
 
 
 def check_since(what: str, since: int | None) -> None:
-    """Raise OptionError unless it is None or the number of a batch after the first."""
-    if since is not None and (not isinstance(since, int) or since < 1):
-        raise OptionError(
-            f"{what}: since={since!r}: a batch's number above 0, from which on the table takes part"
-        )
+    """Raise OptionError unless it is None or the number of a batch."""
+    if since is not None and (not isinstance(since, int) or since < 0):
+        raise OptionError(f"{what}: since={since!r}: a batch's number, from which on the table takes part")
 
 
 def _quoted(name: str) -> str:

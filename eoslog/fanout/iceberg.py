@@ -80,8 +80,7 @@ class IcebergTarget:
         if text is None:
             return None
         said = json.loads(text)
-        content = Content(said["rows"], said["checksum"])
-        return Mark(said["query"], said["batch"], content, unpacked(said.get("ends", "")), self._gone(said))
+        return _mark(said)._replace(gone=self._gone(said))
 
     def reached(self, query: int) -> int | None:
         """The last batch of a query, under any name."""
@@ -89,6 +88,15 @@ class IcebergTarget:
             json.loads(text) for name, text in self._read.properties.items() if name.startswith(_property(""))
         ]
         return max((one["batch"] for one in marks if one["query"] == query), default=None)
+
+    def others(self, name: str) -> Mapping[str, Mark]:
+        """The marks of other names."""
+        marks = {
+            key.removeprefix(_property("")): _mark(json.loads(text))
+            for key, text in self._read.properties.items()
+            if key.startswith(_property(""))
+        }
+        return {other: mark for other, mark in marks.items() if other != name}
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
@@ -254,6 +262,12 @@ def iceberg(
     check_since(f"iceberg({identifier!r})", since)
     check_merge(f"iceberg({identifier!r})", merge)
     return IcebergTarget(identifier, dict(catalog), transform, since, merge, f"Iceberg table {identifier}")
+
+
+def _mark(said: Mapping[str, Any]) -> Mark:
+    """A mark, but for whether its batch is gone."""
+    content = Content(said["rows"], said["checksum"])
+    return Mark(said["query"], said["batch"], content, unpacked(said.get("ends", "")))
 
 
 def _property(name: str) -> str:

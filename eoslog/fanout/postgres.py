@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +60,11 @@ class _Said(NamedTuple):
     ends: str
     table_oid: int
     is_here: bool
+
+    @property
+    def mark(self) -> Mark:
+        """But for whether the batch is gone."""
+        return Mark(self.query, self.batch, Content(self.rows, self.checksum), unpacked(self.ends))
 
 
 class _Look(NamedTuple):
@@ -124,12 +129,16 @@ class PostgresTarget:
             )
         if said is None:
             return None
-        content = Content(said.rows, said.checksum)
-        return Mark(said.query, said.batch, content, unpacked(said.ends), self._gone(said))
+        return said.mark._replace(gone=self._gone(said))
 
     def reached(self, query: int) -> int | None:
         """The last batch of a query, under any name."""
         return self._read.reached(query)
+
+    def others(self, name: str) -> Mapping[str, Mark]:
+        """The marks of other names, but for those of a table that it has replaced."""
+        its = (one for one in self._read.marks if not one.is_here or one.table_oid == self._read.oid)
+        return {one.fanout: one.mark for one in its if one.fanout != name}
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """COPY them to a table of this attempt."""

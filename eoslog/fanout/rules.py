@@ -10,9 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import NamedTuple
 
 from eoslog.connector.checkpoint.spark_logs import VOID, Planned, offsets_of
+from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.offsets.plan import recreated
 from eoslog.errors import EoslogError
 
@@ -33,13 +35,15 @@ class Content(NamedTuple):
 class Batch(NamedTuple):
     """A micro-batch: the fan-out's name, the number of its query (`number_of`), and its batch id.
 
-    `ends`: its plan, the entry of Spark's offset log as `Planned.ends` has it. Empty: not known.
+    `ends`: its plan, the entry of Spark's offset log as `Planned.ends` has it. `begins`: the plan of the
+    batch before, where it goes on. Empty: not known.
     """
 
     name: str
     query: int
     number: int
     ends: str = ""
+    begins: str = ""
 
     @property
     def token(self) -> str:
@@ -63,6 +67,13 @@ class Mark(NamedTuple):
     content: Content
     ends: str = ""
     gone: Gone | None = None
+
+
+_NOBODY: Mapping[str, Mark] = MappingProxyType({})
+_TURN = (
+    "If `order` has offsets, put a column of the table before them that is larger for the rows from now on, "
+    "as a number of your own: rows that lack it are older."
+)
 
 
 class Step(Enum):
@@ -135,39 +146,127 @@ def _of_another(what: str, batches: str) -> str:
     )
 
 
-def check_order(place: str, mark: Mark | None, batch: Batch, since: int | None) -> None:
-    """Check, for a merge, that offsets of the batch's changes follow those of the mark's. An offset is of one
-    log: those of a topic that was made anew, was cut, or has more partitions now may be lower than those of
-    older changes, which would then win. `since` is the user's word that `order` holds all the same.
+def check_order(
+    place: str, mark: Mark | None, batch: Batch, since: int | None, others: Mapping[str, Mark] = _NOBODY
+) -> None:
+    """Check, for a merge, that offsets of the batch's changes follow those of the table's. An offset is of
+    one log: those of a topic that was made anew, was cut, or has more partitions now may be lower than those
+    of older changes, which would then win. `since` is the user's word that `order` holds all the same.
+    `others`: the table's marks under other names, which count until this name has the newest of its query.
 
     Raises FanoutStopped.
     """
-    if mark is None or not mark.ends or not batch.ends or batch.number in (mark.number, since):
+    own = -1 if mark is None else mark.number
+    if mark is not None and mark.query != batch.query:
+        return  # it goes no further
+    if mark is not None and batch.ends and own < batch.number and (mark.gone or batch.number != since):
+        _check_follows(place, mark, batch)
+    ours = {name: one for name, one in others.items() if one.query == batch.query}
+    newest = max(ours, key=lambda name: ours[name].number, default="")
+    if newest and batch.ends and own < ours[newest].number < batch.number:
+        _check_follows(place, ours[newest], batch, newest)
+    if mark is None and batch.ends:
+        foreign = {name: one for name, one in others.items() if one.query != batch.query}
+        _check_begins(place, batch, since, foreign)
+
+
+def _check_follows(place: str, mark: Mark, batch: Batch, name: str = "") -> None:
+    """Compare with the mark of an earlier batch of the query, perhaps under another name. Raises
+    FanoutStopped."""
+    said = _apart(mark, batch) if mark.ends else None
+    if said == [] or (said is None and mark.gone):
         return
-    then, now = Planned.parse(mark.number, mark.ends), Planned.parse(batch.number, batch.ends)
-    # a topic that was left out for a while may come back as another one
-    left, ids = then.each_left(), then.left_ids() | then.topic_ids()
-    before, after = (
-        {tp: max(at.values()) for tp, at in left.items()} | then.topic_offsets(),
-        now.topic_offsets(),
+    why = _unordered(place, batch, said, _called(mark, name))
+    if mark.gone:  # a since would be the word for the loss as well
+        raise FanoutStopped(
+            f"{why} Also, {mark.gone.why}. {mark.gone.back}, then start again. Or give the fan-out an empty "
+            "table"
+        )
+    to = f"give the fan-out its name {name} for this batch, and " if name else ""
+    later = ". A new name may begin with the next batch" if name else ""
+    raise FanoutStopped(
+        f"{why} {_TURN} If the query was set back in the same log (eoslog checkpoint rewind), leave `order` "
+        f"as it is. Then {to}say since={batch.number} for this table{later}"
     )
-    said = [f"{topic} is another topic of that name" for topic in recreated(ids, now.topic_ids())]
+
+
+def _check_begins(place: str, batch: Batch, since: int | None, others: Mapping[str, Mark]) -> None:
+    """Compare the first batch under a name with other queries' marks: they may be ahead in the same log.
+    Raises FanoutStopped."""
+    if batch.number == since == 0:
+        return
+    for name, mark in sorted(others.items()):
+        said = _of_other_logs(mark, batch) if mark.ends else None
+        if said == []:
+            continue
+        why = _unordered(place, batch, said, f"{_called(mark, name)} of another query")
+        if batch.number:  # its since is no word for this: the table begins with it
+            raise FanoutStopped(f"{why} Give the fan-out an empty table")
+        raise FanoutStopped(
+            f"{why} {_TURN} If it is the same log, leave `order` as it is. Then say since=0 for this table, "
+            "and take that out again later. Or give the fan-out an empty table"
+        )
+
+
+def _called(mark: Mark, name: str) -> str:
+    return f"batch {mark.number}" + (f" under the name {name}" if name else "")
+
+
+def _unordered(place: str, batch: Batch, said: Sequence[str] | None, since: str) -> str:
+    """`said`: None if the plan of then is not known."""
+    what = f"{_abridged(said or [])} since {since}"
+    if said is None:
+        what = f"nothing says any more what {since} has read"
+    return (
+        f"fanout {batch.name}, batch {batch.number}, {place}: {what}, so offsets do not say any more which "
+        "of two changes of a key is newer. Nothing was written."
+    )
+
+
+def _apart(mark: Mark, batch: Batch) -> list[str]:
+    """What shows that a batch's offsets do not follow those of an earlier one of its query."""
+    then, now = Planned.parse(mark.number, mark.ends), Planned.parse(batch.number, batch.ends)
+    before, after = _reached(then), now.topic_offsets()
+    said = _anew(then, now)
     said += [
         f"{t}-{p} ends at {after[t, p]}, and did at {at}"
         for (t, p), at in before.items()
         if after.get((t, p), at) < at
     ]
+    begins = Planned.parse(batch.number, batch.begins).topic_offsets() if batch.begins else {}
+    said += [
+        f"{t}-{p} goes on at {begins[t, p]}, and ended at {at}"
+        for (t, p), at in before.items()
+        if begins.get((t, p), at) < at <= after.get((t, p), at)
+    ]
+    return sorted(said + _new_partitions(before, after))
+
+
+def _of_other_logs(mark: Mark, batch: Batch) -> list[str]:
+    """What shows that another query's batch is of another log, or that nothing shows which it is of."""
+    then, now = Planned.parse(mark.number, mark.ends), Planned.parse(batch.number, batch.ends)
+    before, after = _reached(then), now.topic_offsets()
+    both = {topic for topic, _ in before} & {topic for topic, _ in after}
+    known = (then.left_ids() | then.topic_ids()).keys() & now.topic_ids().keys()
+    said = [f"{topic} may be another topic of that name (no id is known)" for topic in both - known]
+    return sorted(said + _anew(then, now) + _new_partitions(before, after))
+
+
+def _reached(planned: Planned) -> Offsets:
+    """Where a query was in each partition, also of topics that it had left out for a while."""
+    left = {tp: max(at.values()) for tp, at in planned.each_left().items()}
+    return left | planned.topic_offsets()
+
+
+def _anew(then: Planned, now: Planned) -> list[str]:
+    """Topics that are others now. One that was left out for a while may come back as another one."""
+    ids = then.left_ids() | then.topic_ids()
+    return [f"{topic} is another topic of that name" for topic in recreated(ids, now.topic_ids())]
+
+
+def _new_partitions(before: Offsets, after: Offsets) -> list[str]:
     read = {topic for topic, _ in before}
-    said += [f"{t}-{p} is a new partition" for t, p in after.keys() - before.keys() if t in read]
-    if said:
-        raise FanoutStopped(
-            f"fanout {batch.name}, batch {batch.number}, {place}: {_abridged(sorted(said))} since batch "
-            f"{mark.number}, so offsets do not say any more which of two changes of a key is newer. Nothing "
-            "was written. If `order` has offsets, put a column of the table before them that is larger for "
-            "the rows from now on, as a number of your own: rows that lack it are older. If the query was "
-            "set back in the same log (eoslog checkpoint rewind), leave `order` as it is. Then say "
-            f"since={batch.number} for this table"
-        )
+    return [f"{t}-{p} is a new partition" for t, p in after.keys() - before.keys() if t in read]
 
 
 def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | None) -> Step:

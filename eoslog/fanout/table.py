@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from eoslog.connector.checkpoint.spark_logs import Planned
@@ -44,6 +44,10 @@ class Table(Protocol):
     def reached(self, query: int) -> int | None:
         """The last batch that it has of a query, under any name, as the table was last read. None: none."""
 
+    def others(self, name: str) -> Mapping[str, Mark]:
+        """Its marks under other names, as it was last read; whether it still has their batches is not
+        judged."""
+
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows to files that no commit names."""
 
@@ -53,9 +57,12 @@ class Table(Protocol):
 
 def step_of(table: Table, mark: Mark | None, batch: Batch) -> Step:
     """What to do for a table that was just read. Raises FanoutStopped: see `step` and `check_order`."""
+    reached = table.reached(batch.query)
     if table.merge is not None:
-        check_order(table.place, mark, batch, table.since)
-    return step(table.place, mark, batch, table.since, table.reached(batch.query))
+        is_newest = mark is not None and (reached is None or reached <= mark.number)
+        others = {} if is_newest else table.others(batch.name)
+        check_order(table.place, mark, batch, table.since, others)
+    return step(table.place, mark, batch, table.since, reached)
 
 
 def write(table: Table, rows: Rows, batch: Batch) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -15,19 +16,22 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from py4j.protocol import Py4JError
 from pyiceberg.types import LongType
 
+from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.errors import OptionError, SchemaError
+from eoslog.fanout import batch as fanout_batch
 from eoslog.fanout import delta
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.merge import Merge
 from eoslog.fanout.postgres import PostgresTarget
 from eoslog.fanout.rows import HASH, MODULUS
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Mark, check_order
+from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark, check_order
 from eoslog.fanout.table import write
 from tests.fanout.kit import AT as EVERYWHERE
-from tests.fanout.kit import Calls, Dying, Killed, ListRows, delta_at, rows_in
-from tests.fanout.test_table_history import AT, compacted, restored
+from tests.fanout.kit import Calls, Dying, Killed, ListRows, delta_at, postgres_at, rows_in
+from tests.fanout.test_table_history import AT, clean_up, compacted, restored
 from tests.fanout.test_traps import ice
 
 CHANGES = Merge(keys=["id"], order=["offset"], operation="op")
@@ -423,6 +427,12 @@ def plan(topic_id: str, **ends: int) -> str:
     return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{json.dumps(line)}'
 
 
+def plain(**ends: int) -> str:
+    """The same of Spark's Kafka source."""
+    line = json.dumps({"orders": {number.lstrip("p"): end for number, end in ends.items()}})
+    return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{line}'
+
+
 @EVERYWHERE
 @pytest.mark.parametrize(
     ("now", "said"),
@@ -443,14 +453,7 @@ def test_offsets_of_two_logs_are_not_compared(at: Any, now: str, said: str, tmp_
     for _ in range(2):
         with pytest.raises(FanoutStopped, match=f"({said}).* since batch 1, so offsets .*say since=2"):
             put_arrow(table, 2, [[1, "new", 3, "u"]], kinds, SCHEMA, now)
-    if isinstance(table, PostgresTarget):
-        with psycopg.connect(table.conninfo) as connection:
-            connection.execute(f'ALTER TABLE "{table.name}" ADD COLUMN turn bigint')
-    elif hasattr(table, "uri"):
-        DeltaTable(table.uri).alter.add_columns([Field("turn", PrimitiveType("long"))])
-    else:
-        ice(table).update_schema().add_column("turn", LongType()).commit()
-    later = merging(at, tmp_path, Merge(["id"], ["turn", "offset"], "op"), since=2)
+    later = merging(at, tmp_path, with_a_turn(table), since=2)
     kinds, schema = (
         {**kinds, "turn": pa.int64()},
         spark_schema(id="long", name="string", offset="long", op="string", turn="long"),
@@ -493,8 +496,252 @@ def test_a_query_that_was_set_back_in_its_log_goes_on_with_since(at: Any, tmp_pa
     assert held(later) == [(1, "newest", 89), (2, "there", 78)]
 
 
+NEWLY = [[1, "new", 3, "u"], [2, "gone", 4, "d"], [3, "three", 5, "c"]]
+"""Changes of a topic that was made anew: with lower offsets than those that the table has."""
+
+
+def with_a_turn(table: Any) -> Merge:
+    """Have a column put before the offsets, as the message says."""
+    if isinstance(table, PostgresTarget):
+        with psycopg.connect(table.conninfo) as connection:
+            connection.execute(f'ALTER TABLE "{table.name}" ADD COLUMN turn bigint')
+    elif hasattr(table, "uri"):
+        DeltaTable(table.uri).alter.add_columns([Field("turn", PrimitiveType("long"))])
+    else:
+        ice(table).update_schema().add_column("turn", LongType()).commit()
+    return Merge(["id"], ["turn", "offset"], "op")
+
+
+def merged(
+    table: Any, name: str, query: int, number: int, rows: list[list[Any]], ends: str, begins: str = ""
+) -> None:
+    """A batch of a fan-out; a row with five values has a turn."""
+    turn = {"turn": pa.int64()} if table.merge.order == ("turn", "offset") else {}
+    kinds = {"id": pa.int64(), "name": pa.string(), "offset": pa.int64(), "op": pa.string()} | turn
+    columns = {"id": "long", "name": "string", "offset": "long", "op": "string"} | dict.fromkeys(turn, "long")
+    given = [[*row, 1] if turn else row for row in rows]
+    batch = Batch(name, query, number, ends, begins)
+    put_arrow(table, number, given, kinds, spark_schema(**columns), batch=batch)
+
+
+def begun_twice(table: Any, of: str = plan("A", p0=90)) -> None:
+    merged(table, "orders", 7, 0, [], of)
+    merged(table, "orders", 7, 1, [[1, "old", 88, "c"], [2, "old", 89, "c"]], of)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        (plan("A", p0=90), plan("B", p0=6), "orders is another topic of that name"),
+        (plan("A", p0=90), plan("B", p0=96), "orders is another topic of that name"),
+        (plan("A", p0=90), plan("A", p0=90, p1=6), "orders-1 is a new partition"),
+        (plan("A", p0=90), plain(p0=96), r"orders may be another topic of that name \(no id is known\)"),
+        (plain(p0=90), plain(p0=6), r"orders may be another topic of that name \(no id is known\)"),
+        ("", plan("A", p0=96), None),
+    ],
+    ids=["made anew", "made anew and grown", "more partitions", "another source", "no ids", "no plan"],
+)
+def test_a_new_checkpoint_under_a_new_name_begins_with_a_word(
+    at: Any, then: str, now: str, said: str | None, tmp_path: Path
+) -> None:
+    """The new name has no mark, but the table has rows of another log. Both ways out."""
+    table = merging(at, tmp_path)
+    begun_twice(table, then)
+    with pytest.raises(FanoutStopped, match=r"another query.*give the fan-out a new name"):
+        merged(table, "orders", 8, 0, NEWLY, now)
+    why = (
+        "nothing says any more what batch 1 under the name orders of another query has read"
+        if said is None
+        else f"{said} since batch 1 under the name orders of another query"
+    )
+    for _ in range(2):
+        with pytest.raises(FanoutStopped, match=f"{why}, so offsets .*say since=0.*an empty table"):
+            merged(table, "orders2", 8, 0, NEWLY, now)
+    assert held(table) == [(1, "old", 88), (2, "old", 89)]
+    (tmp_path / "empty").mkdir()
+    empty, later = (
+        merging(at, tmp_path / "empty"),
+        merging(at, tmp_path, with_a_turn(table), since=0),
+    )
+    for one in (empty, later):
+        for number in (0, 0, 1):
+            merged(one, "orders2", 8, number, NEWLY if number == 0 else [[1, "newer", 6, "u"]], now)
+        assert held(one) == [(1, "newer", 6), (3, "three", 5)]
+
+
+@EVERYWHERE
+def test_since_of_a_table_that_joins_is_no_word_for_its_order(at: Any, tmp_path: Path) -> None:
+    """A query that runs already takes a table of another one: an empty one is its way out."""
+    table = merging(at, tmp_path, since=4)
+    merged(merging(at, tmp_path), "orders", 7, 0, [[1, "old", 88, "c"]], plan("A", p0=90))
+    with pytest.raises(FanoutStopped, match=r"another topic.*written\. Give the fan-out an empty table$"):
+        merged(table, "orders2", 8, 4, NEWLY, plan("B", p0=6))
+    (tmp_path / "empty").mkdir()
+    empty = merging(at, tmp_path / "empty", since=4)
+    for number in (4, 5):
+        merged(empty, "orders2", 8, number, NEWLY, plan("B", p0=6))
+    assert held(empty) == [(1, "new", 3), (3, "three", 5)]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("then", [plan("A", p0=90), ""], ids=["", "its plan is not known"])
+def test_a_new_name_of_a_query_follows_the_former_one_s_offsets(at: Any, then: str, tmp_path: Path) -> None:
+    """Its since is for the name. The way out: the former name once more, with the word."""
+    now, table = plan("B", p0=6), merging(at, tmp_path, since=2)
+    begun_twice(merging(at, tmp_path), then)
+    why = "another topic of that name, .* since" if then else "nothing says any more what"
+    with pytest.raises(FanoutStopped, match=f"{why} batch 1 under the name orders.*its name orders for this"):
+        merged(table, "renamed", 7, 2, NEWLY, now)
+    assert held(table) == [(1, "old", 88), (2, "old", 89)]
+    turn = with_a_turn(table)
+    for name, number in (("orders", 2), ("renamed", 3), ("renamed", 4), ("orders", 5)):
+        rows = NEWLY if number == 2 else [[1, "newer", number + 4, "u"]]
+        merged(merging(at, tmp_path, turn, since=number), name, 7, number, rows, now)
+    assert held(table) == [(1, "newer", 9), (3, "three", 5)]
+    with pytest.raises(FanoutStopped, match="another topic of that name since batch 5 under the name orders"):
+        merged(merging(at, tmp_path, turn, since=6), "renamed", 7, 6, NEWLY, plan("C", p0=6))
+
+
+@EVERYWHERE
+def test_a_name_that_goes_on_beside_another_query_s_is_let_go(at: Any, tmp_path: Path) -> None:
+    """Ends of one log say which is newer, however far each query is in it."""
+    table = merging(at, tmp_path)
+    begun_twice(table)
+    merged(table, "again", 8, 0, [[1, "older", 3, "u"], [4, "four", 4, "u"]], plan("A", p0=6))
+    merged(table, "again", 8, 1, [[1, "older", 7, "u"]], plan("A", p0=8), plan("A", p0=6))
+    merged(table, "orders", 7, 2, [[2, "newer", 90, "u"]], plan("A", p0=91), plan("A", p0=90))
+    merged(table, "other", 9, 0, [[5, "five", 0, "u"]], plan("X", p0=1).replace("orders", "others"))
+    assert held(table) == [(1, "old", 88), (2, "newer", 90), (4, "four", 4), (5, "five", 0)]
+
+
+@EVERYWHERE
+def test_a_batch_that_goes_on_before_the_former_end_stops(at: Any, tmp_path: Path) -> None:
+    """Spark's Kafka source names no ids: on another cluster its offsets are lower, and its end may not be."""
+    changes = [[1, "new", 12, "u"], [2, "gone", 13, "d"], [3, "three", 39, "c"]]
+    table, now, begins = merging(at, tmp_path), plain(p0=40), plain(p0=12)
+    merged(table, "orders", 7, 0, [[1, "old", 20, "c"], [2, "old", 22, "c"]], plain(p0=24))
+    with pytest.raises(
+        FanoutStopped, match=r"orders-0 goes on at 12, and ended at 24 since batch 0, so .*since=1"
+    ):
+        merged(table, "orders", 7, 1, changes, now, begins)
+    assert held(table) == [(1, "old", 20), (2, "old", 22)]
+    later = merging(at, tmp_path, with_a_turn(table), since=1)
+    merged(later, "orders", 7, 1, changes, now, begins)
+    merged(later, "orders", 7, 2, [[3, "more", 40, "u"]], plain(p0=41), now)
+    assert held(later) == [(1, "new", 12), (3, "more", 40)]
+
+
+def test_marks_of_a_table_that_was_replaced_are_not_its_own(tmp_path: Path) -> None:
+    """An empty table of the same name."""
+    table = merging(postgres_at, tmp_path)
+    begun_twice(table)
+    with psycopg.connect(table.conninfo) as connection:
+        connection.execute(f'DROP TABLE "{table.name}"')
+    merged(table, "orders2", 8, 0, NEWLY, plan("B", p0=6))
+    assert held(table) == [(1, "new", 3), (3, "three", 5)]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_other_names_marks_are_found_behind_a_checkpoint(clean: bool, tmp_path: Path) -> None:
+    """Delta's log is cleaned up: a mark stays, and its plan goes."""
+    table = merging(delta_at, tmp_path)
+    begun_twice(table)
+    others_wrote(table)
+    if clean:
+        clean_up(table)
+    else:
+        DeltaTable(table.uri).create_checkpoint()
+    others_wrote(table)
+    table.mark("orders2")
+    assert {name: (one.query, one.number) for name, one in table.others("orders2").items()} == {
+        "orders": (7, 1)
+    }
+    with pytest.raises(
+        FanoutStopped, match="nothing says any more" if clean else "another topic of that name"
+    ):
+        merged(table, "orders2", 8, 0, NEWLY, plan("B", p0=6))
+
+
+@AT
+def test_one_since_does_not_say_two_things(at: Any, tmp_path: Path) -> None:
+    """The table has lost its last batch, and the topic was made anew: first one, then the other."""
+    table = merging(at, tmp_path)
+    for number in range(3):
+        merged(table, "orders", 7, number, [[number, "old", 80 + number, "c"]], plan("A", p0=90))
+    back_to(2)(table)
+    for since in (None, 3):
+        with pytest.raises(
+            FanoutStopped, match=r"another topic.* Also, it no longer has batch 2.*an empty table"
+        ):
+            merged(merging(at, tmp_path, since=since), "orders", 7, 3, NEWLY, plan("B", p0=6))
+    back_to(3)(table)
+    with pytest.raises(FanoutStopped, match=r"another topic.*say since=3"):
+        merged(table, "orders", 7, 3, NEWLY, plan("B", p0=6))
+    later = merging(at, tmp_path, with_a_turn(table), since=3)
+    merged(later, "orders", 7, 3, NEWLY, plan("B", p0=6))
+    assert held(later) == [(0, "old", 80), (1, "new", 3), (3, "three", 5)]
+
+
+@pytest.mark.parametrize(("gone", "since"), [(None, None), (None, 2), (Gone("lost", "back"), None)])
+def test_a_plan_that_is_not_known_any_more_follows_nothing(gone: Gone | None, since: int | None) -> None:
+    """Where the batch is gone as well, that stops."""
+    mark, batch = Mark(7, 1, Content(0, 0), "", gone), Batch("orders", 7, 2, plan("A", p0=90))
+    stops = gone is None and since is None
+    with pytest.raises(FanoutStopped, match=r"batch 1 has read.*since=2") if stops else nullcontext():
+        check_order("there", mark, batch, since)
+
+
+class SparkLog:
+    """What a running query's JVM shows of its offset log."""
+
+    def __init__(self, place: Path, plans: dict[int, Any]) -> None:
+        self.place, self.plans, self.text = place, plans, ""
+
+    def __getattr__(self, _: str) -> Any:
+        return self
+
+    def __call__(self, *_: Any) -> Any:
+        return self
+
+    def get(self, number: Any = None) -> Any:
+        if isinstance(number, int) and number not in self.plans:
+            raise Py4JError("None.get")
+        return self.plans[number] if isinstance(number, int) else self
+
+    def serialize(self, found: Any, _: Any) -> None:
+        self.text = found.text
+
+    def toString(self, _: str) -> str:
+        return self.text
+
+    def resolvedCheckpointRoot(self) -> str:
+        return str(self.place)
+
+
+@pytest.mark.parametrize(("kept", "begins"), [([0, 1], 1), ([1], 0)])
+def test_the_fan_out_knows_where_a_batch_begins(kept: list[int], begins: int, tmp_path: Path) -> None:
+    """Of the running query's log: an edit of the checkpoint is in it."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "1").write_text(plain(p0=40))
+    ends = {number: SimpleNamespace(text=plain(p0=(12, 40)[number])) for number in kept}
+    option = {number: SimpleNamespace(get=lambda one=one: one) for number, one in ends.items()}
+    log: Any = SparkLog(tmp_path, option)
+    found = fanout_batch._ends(log, "q", 1)
+    assert [Planned.parse(1, one).topic_offsets() for one in found if one] == [
+        {("orders", 0): 40}, *[{("orders", 0): 12}] * begins,
+    ]  # fmt: skip
+    assert found[1] or not begins
+
+
 def put_arrow(
-    table: Any, number: int, rows: list[list[Any]], kinds: dict[str, Any], schema: str, ends: str = ""
+    table: Any,
+    number: int,
+    rows: list[list[Any]],
+    kinds: dict[str, Any],
+    schema: str,
+    ends: str = "",
+    batch: Batch | None = None,
 ) -> None:
     given = ChangeRows([], schema)
     columns = {
@@ -504,7 +751,7 @@ def put_arrow(
     given.numbers = range(len(rows))
     whole = pa.RecordBatch.from_pydict(columns)
     given.batch = lambda numbers: whole.take(pa.array(numbers, pa.int64()))  # type: ignore[method-assign]
-    carry_out(Batch("orders", 7, number, ends), given.through, [table], [])
+    carry_out(batch or Batch("orders", 7, number, ends), given.through, [table], [])
 
 
 def to_spark(kind: pa.DataType) -> Any:

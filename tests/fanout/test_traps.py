@@ -298,7 +298,7 @@ SERVERS = {"kafka.bootstrap.servers": "x:1"}
         (lambda: fanout("a", [delta("/t")], accept_other_rows=-1), "accept_other_rows"),
         (lambda: delta(""), "path"),
         (lambda: delta("/t", partition_by="day"), "list"),
-        (lambda: delta("/t", since=0), "since"),
+        (lambda: delta("/t", since=-1), "since"),
         (lambda: iceberg("t", {"type": "sql"}), "namespace.table"),
         (lambda: iceberg("d.t", {}), "catalog"),
         (lambda: topic("", SERVERS), "name a topic"),
