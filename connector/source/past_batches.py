@@ -11,7 +11,6 @@ place, the log itself has to show that the sink had no row yet.
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -133,7 +132,7 @@ class PastBatches:
         decision = made[-1]
         placed = rows_end([decision], self._log.ids)
         self._check_same_logs(decision, placed, start)
-        sure = placed.keys() - _before_elsewhere(made)
+        sure = placed.keys() & _named_since(made)
         self._check_no_more(
             {tp: max(at, placed.get(tp, 0)) for tp, at in start.items() if tp not in sure}, until[-1]
         )
@@ -232,21 +231,21 @@ class PastBatches:
         return f"{given} of sink {self._sink.id}"
 
 
-def _before_elsewhere(made: Sequence[Decision]) -> Collection[TopicPartition]:
-    """Where a sink's last places are from before its query was elsewhere: under another name or on another
-    cluster, where it has written rows that no place of this sink names. `made`: its decisions, the oldest
-    first."""
-    old: set[TopicPartition] = set()
-    for before, one in pairwise(made):
-        if _came_back(before, one):
-            old.update((place.topic, place.partition) for place in places_known(before))
-        old.difference_update((place.topic, place.partition) for place in one.places)
-    return old
+def _named_since(made: Sequence[Decision]) -> Collection[TopicPartition]:
+    """Where batches of these decisions have written, the oldest first, since the sink's query was elsewhere:
+    under another name or on another cluster, where it has written rows that no place of this sink names. What
+    a decision says of earlier ones may be from before that."""
+    found: set[TopicPartition] = set()
+    for before, one in zip((None, *made), made, strict=False):
+        if before is not None and _came_back(before, one):
+            found.clear()
+        found.update((place.topic, place.partition) for place in one.places)
+    return found
 
 
 def _came_back(before: Decision, one: Decision) -> bool:
-    """Whether the sink's query was elsewhere between two decisions."""
-    if before.left is not None and one.left is None:
+    """Whether the sink's query was elsewhere between two decisions, or may have been: they were forgotten."""
+    if one.sequence < before.sequence or (before.left is not None and one.left is None):
         return True
     then, now = before.of_query, one.of_query
     if then is None or now is None or then.batch.query_id != now.batch.query_id:

@@ -141,6 +141,8 @@ def test_what_compaction_has_left_of_the_decisions(writer: Writer, monkeypatch: 
         read(writer, as__of__time=str(torn.time_ms))
     has(*stored[1:])
     assert read(writer, as__of__batch="1") == rows_up_to(1)
+    has(*stored[2:])
+    assert read(writer, as__of__batch="2") == rows_up_to(2), "later batches' rows follow the known places"
     has(stored[0], *stored[2:])
     with pytest.raises(OptionError, match=r"-1, \S+-2, \S+-1, \S+-2 is not known"):
         read(writer, as__of__batch="0")
@@ -192,8 +194,9 @@ def leave_for(writer: Writer, name: str, number: int) -> None:
     writer.sink = Sink(name)
 
 
-def test_a_query_that_was_elsewhere_for_a_while(writer: Writer) -> None:
-    """The sink's places from before do not name the rows that came under the other name."""
+def test_a_query_that_was_elsewhere_for_a_while(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink's places from before do not name the rows that came under the other name. That its decisions
+    of that time are compacted away changes nothing."""
     former = writer.sink
     writer.batch(0, [0, 1])
     leave_for(writer, f"{former.id}-2", 1)
@@ -201,6 +204,10 @@ def test_a_query_that_was_elsewhere_for_a_while(writer: Writer) -> None:
     leave_for(writer, former.id, 2)
     writer.batch(2, [0])
     check_unknown(writer, {"as.of.batch": "2"}, [0, 0, 1, 1, 2, 2])
+    real = past_batches.decisions_in_log
+    monkeypatch.setattr(past_batches, "decisions_in_log", lambda *of: iter([*real(*of)][-1:]))
+    check_unknown(writer, {"as.of.batch": "2"}, [0, 0, 1, 1, 2, 2])
+    monkeypatch.setattr(past_batches, "decisions_in_log", real)
     writer.batch(3, [1])
     writer.batch(4, [0])
     assert read(writer, as__of__batch="4") == [0] * 4 + [1] * 4 + [2] * 2 + [3] * 2 + [4] * 2
@@ -210,10 +217,12 @@ def test_a_query_that_was_on_another_cluster_for_a_while() -> None:
     """Its decisions have a gap that compaction has not made."""
     first, last = (decision(1, 4), decision(2, 8))
     where = {(place.topic, place.partition) for place in first.places}
-    assert past_batches._before_elsewhere([first, last._replace(places=(), older=first.places)]) == where
-    assert past_batches._before_elsewhere([first, last]) == set()
+    bare = last._replace(places=(), older=first.places)
+    assert past_batches._named_since([first, bare]) == set()
+    assert past_batches._named_since([first._replace(sequence=3), bare._replace(batch=first.batch)]) == set()
+    assert past_batches._named_since([first, last]) == where
     for compacted in (decision(5, 8), decision(2, 5), decision(2, 4), decision(2, 1)):
-        assert past_batches._before_elsewhere([first, compacted._replace(places=())]) == set()
+        assert past_batches._named_since([first, compacted._replace(places=())]) == where
 
 
 def decision(sequence: int, number: int) -> Decision:
