@@ -1,10 +1,68 @@
 """Keeps a shadow from writing anything that belongs to the query that it shadows, until it has taken that
-query's place. Pure."""
+query's place, and tells where it stands beside that query's decisions. Pure."""
 
 from collections.abc import Sequence
 
-from eoslog.connector.offsets.offsets import ShadowCut
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.errors import OptionError
+
+
+def ends_at(cut: ShadowCut, ends: Offsets, decision: Decision, committed: Offsets) -> bool:
+    """Whether a shadow's batch ends at this decision. Its number alone does not tell: they are counted anew
+    once the cluster has forgotten them. `ends`: of the batch. `committed`: the offsets of the other query's
+    group with the decision, which tell it where an earlier version has made the cut."""
+    if cut.sequence != decision.sequence:
+        return False
+    if cut.decided is not None:
+        return cut.decided == decided_in(decision)
+    return bool(committed) and all(ends.get(place, at) == at for place, at in committed.items())
+
+
+def is_later(cut: ShadowCut, decision: Decision) -> bool:
+    """Whether this decision was made after that of the cut, and no decision was forgotten in between: then
+    each batch since has one, and the sink knows the query."""
+    made = decision.sequence - cut.sequence
+    if cut.decided is None:
+        return made > 0
+    query, number, _ = cut.decided
+    last = decision.last_of(query)
+    return last is not None and made >= max(1, last.batch_id - number)
+
+
+def decided_in(decision: Decision) -> tuple[str, int, str]:
+    """The last batch of a query that was decided, as a cut has it."""
+    query, number, digest = (decision.of_query or decision).batch
+    return query, number, digest
+
+
+def forgotten(sink: str, decision: Decision) -> str:
+    """What to say where a shadow stands at none of the decisions that the cluster knows."""
+    return (
+        f"the query with transactional.id={sink} has decided {decision.batch} as no. {decision.sequence}: "
+        "that query was set back, or the cluster has forgotten the decision at which its shadow stands, as "
+        "after a week without use. Nothing was changed"
+    )
+
+
+def of_before(sink: str, topic: str, decision: Decision) -> str:
+    """What to say of a shadow's checkpoint that is older than what the shadow has decided in the place of the
+    other query, which writes to `topic`."""
+    return (
+        f"this shadow has taken the place of the query with transactional.id={sink}, and has decided "
+        f"{decision.batch} there: this checkpoint is a copy of before. Nothing was written. If its newest "
+        f"checkpoint is lost, start the query as transactional.id={sink}, without shadow.of, "
+        "with one that is written anew in an empty folder: without state by eoslog checkpoint rebuild FOLDER "
+        f"--transactional-id {sink} --topic {topic}, with state.topic by eoslog checkpoint restore"
+    )
+
+
+def is_before(cut: ShadowCut, taken: ShadowCut) -> bool:
+    """Whether a shadow stood at `cut` before it took over at `taken`: or at it. Another one that follows its
+    sink, even into the same topic, has begun later."""
+    pairs = ((cut.written, taken.written), (cut.own, taken.own))
+    same = cut.sink == taken.sink and cut.sequence <= taken.sequence
+    return same and all(at <= later.get(place, -1) for ends, later in pairs for place, at in ends.items())
 
 
 def place_of(cuts: Sequence[ShadowCut], batch_id: int, noted: str | None, since: int) -> ShadowCut | None:
@@ -37,8 +95,8 @@ def check_apart(
         if cut.over and noted != cut.sink:
             raise OptionError(
                 f"shadow.of={cut.sink}: this batch was planned in that query's place, and the checkpoint is "
-                f"noted to be that of transactional.id={noted}. Nothing was written. See where it stands: "
-                "eoslog checkpoint show"
+                f"noted to be that of transactional.id={noted}. Nothing was written. Give eoslog shadow "
+                "take-over, with that query's decision.topic, if it has one: it notes it, or says what to do"
             )
         if noted == cut.sink and sink == cut.sink and topic in written:
             continue

@@ -16,6 +16,8 @@ A stream's offsets have further entries, which identify their log:
 - `"shadow-of:<sink>:<group>:<sequence>": {}` in a query that shadows another one (option shadow.of): the
   decision of that sink at which the batch ends. With it `"shadow-written:<topic>:<offset>:<partitions>": {}`,
   where the other query's rows ended, and `"shadow-own:...": {}`, where this one's ended before the batch.
+  `"shadow-batch:<query>:<batch>:<digest>": {}`: which batch was decided, all quoted as in a URL, as numbers
+  of decisions are counted anew once a cluster has forgotten them; earlier versions did not write it.
   `"shadow-over:<sequence>": {}`: it has taken over at that decision, and the batch ends where the log does;
 - `"left-at:<topic>:<offset>:<partitions>": {}` for partitions that the query has read and reads no more:
   where it goes on if it reads them again. With it `"left-id:<topic>:<id>": {}`, or `"gone-id:...": {}` if the
@@ -75,12 +77,13 @@ _EPOCH = "leader-epoch"
 _TAKEN = "offsets-of"
 _BEGAN = "began-at"
 SHADOW, _WRITTEN, _OWN, _OVER = "shadow-of", "shadow-written", "shadow-own", "shadow-over"
+_BATCH = "shadow-batch"
 _LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH = "left-at", "left-id", "gone-id", "left-epoch"
 _THEN = "then"
 
 
 _KINDS = {_ID, _CLUSTER, _EPOCH, _TAKEN, _BEGAN, SHADOW, _WRITTEN, _OWN, _OVER, _THEN}
-_KINDS |= {_LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH}
+_KINDS |= {_LEFT, _LEFT_ID, _GONE_ID, _LEFT_EPOCH, _BATCH}
 
 
 class TakenFrom(NamedTuple):
@@ -96,6 +99,8 @@ class ShadowCut(NamedTuple):
     `written`: where the rows of that decision and of all before it end in the topic that the other query
     writes. `own`: where the rows of this query end, but for those of the batch that ends here. `over`: this
     query has taken the other one's place at the decision; the batch is one of those that came after.
+    `decided`: the last batch of a query that was decided then, its query, number and digest, as sequences
+    repeat once the cluster has forgotten decisions; None: an earlier version has made the cut.
     """
 
     sink: str
@@ -104,12 +109,15 @@ class ShadowCut(NamedTuple):
     written: Offsets
     own: Offsets
     over: bool = False
+    decided: tuple[str, int, str] | None = None
 
     def names(self) -> list[str]:
         """The entries of it."""
         head = ":".join([SHADOW, quote(self.sink, safe=""), quote(self.group, safe=""), str(self.sequence)])
         over = [f"{_OVER}:{self.sequence}"] if self.over else []
-        return [head, *over, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
+        said = (quote(str(one), safe="") for one in self.decided or ())
+        batch = [] if self.decided is None else [":".join([_BATCH, *said])]
+        return [head, *batch, *over, *_names(_WRITTEN, self.written), *_names(_OWN, self.own)]
 
 
 class Left(NamedTuple):
@@ -249,7 +257,10 @@ def shadow_from_json(nested: Mapping[str, Any]) -> ShadowCut | None:
     _, sink, group, sequence = heads[0]
     written, own = _numbers(_WRITTEN, nested), _numbers(_OWN, nested)
     over = f"{_OVER}:{sequence}" in nested
-    return ShadowCut(unquote(sink), unquote(group), int(sequence), written, own, over)
+    batches = [key.split(":")[1:] for key in nested if key.startswith(f"{_BATCH}:")]
+    decided = [(unquote(query), int(number), unquote(digest)) for query, number, digest in batches]
+    cut = ShadowCut(unquote(sink), unquote(group), int(sequence), written, own, over)
+    return cut._replace(decided=decided[0]) if decided else cut
 
 
 def left_from_json(nested: Mapping[str, Any]) -> Left:

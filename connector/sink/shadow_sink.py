@@ -19,7 +19,7 @@ from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.observe import observed_decision
-from eoslog.connector.commit.task_reports import Begun, Stamp
+from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.run.runner import Runner
@@ -39,7 +39,7 @@ def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -
     noted = NotedSink.read(checkpoint)
     if noted is None or noted.sink not in {cut.sink for cut in (*cuts, *left)}:
         note_if_taken(options, view, runners)
-        noted = NotedSink.read(checkpoint)
+        noted = _noted_place(options, view, runners)
     sink = None if noted is None else noted.sink
     place = None if noted is None else place_of(cuts, number, sink, noted.since)
     if noted is not None and place is not None and options.transactional_id != place.sink:
@@ -50,6 +50,26 @@ def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -
     else:
         check_taken(left, *given, sink, checkpoint.location, number)
     return options
+
+
+def _noted_place(options: SinkOptions, view: CheckpointView, runners: Runners) -> NotedSink | None:
+    """The checkpoint's note of its sink. If the source has found that the shadow has taken over, that is
+    noted first, as long as the last decision is that of the batch before: who carried it out has died, or
+    this is a copy of before. Raises CommitFault, CheckpointUnreadable."""
+    noted, number = NotedSink.read(view.checkpoint), view.batch.batch_id
+    over = [cut for cut in view.planned.shadows() if cut.over]
+    before = view.checkpoint.planned_if_kept(number - 1)
+    if len(over) != 1 or before is None or (noted is not None and noted.sink == over[0].sink):
+        return noted
+    last = runners(options).run(observed_decision(Sink(over[0].sink)))
+    made = None if last is None else last.of_query
+    if made is None or not Batch(view.batch.query_id, number - 1, before.digest).repeats(made.batch):
+        return noted
+    cluster = None if noted is None else noted.cluster
+    becomes = NotedSink(over[0].sink, cluster, number - 1, over[0].group, options.decision_topic)
+    view.checkpoint.sync_completed()  # the shadow's own sink knows of its batches, this one does not
+    note_taken(view.checkpoint, becomes, last)
+    return becomes
 
 
 def as_begun(options: SinkOptions, begun: Begun | Stamp | None) -> SinkOptions:

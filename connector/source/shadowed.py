@@ -17,6 +17,14 @@ from eoslog.client.admin import groups as group_offsets
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.cluster import TopicInfo
 from eoslog.client.wire.retry import retrying
+from eoslog.connector.checkpoint.shadow_check import (
+    decided_in,
+    ends_at,
+    forgotten,
+    is_before,
+    is_later,
+    of_before,
+)
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.offsets.group_notes import read_note
@@ -38,7 +46,7 @@ class Shadowed:
     def __init__(self, options: SourceOptions, shadow: ShadowOptions, log: SourceTopics) -> None:
         self._options, self._shadow, self._log = options, shadow, log
         self._last: Cut | None = None  # with availableNow: where the whole query ends
-        self._over: list[ShadowCut] = []  # where a shadow has taken over with the last decision
+        self._decision: Decision | None = None  # the last one, as cut() has found it
 
     def fix_end(self) -> None:
         """End the whole query at the present last decision (availableNow). Raises OptionError,
@@ -74,30 +82,52 @@ class Shadowed:
         if before is not None and before.over:
             return log_ends._replace(shadow=before)
         found = self._last or (self.await_cut() if before is None else self.cut())
-        if before is not None and before in self._over:
+        if before is not None and self._has_taken(before):
             return log_ends._replace(shadow=before._replace(over=True))
-        if found is None:
+        if found is None or self._decision is None:
             return None
         ends, cut = found
-        known = None if before is None or before.sink != cut.sink else before.sequence
-        if known == cut.sequence and self._last is None:
+        known = None if before is None or before.sink != cut.sink else before
+        at_last = known is not None and ends_at(known, position.offsets, self._decision, ends)
+        if at_last and self._last is None:
             return None
-        back = sorted(tp for tp, at in ends.items() if at < position.offsets.get(tp, at))
-        if back and before is None:
-            topic, p = back[0]
-            raise OptionError(
-                f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
-                f"query with transactional.id={cut.sink} has read to {ends[topic, p]}: begin a new "
-                "checkpoint with startingOffsets=committed, or where that query began"
-            )
-        if back or (known is not None and known > cut.sequence):
-            where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)
+        self._check_back(position, ends, cut.sink)
+        if known is not None and not (at_last or is_later(known, self._decision)):
             raise ShadowLost(
-                f"shadow.of: the query with transactional.id={cut.sink} was set back "
-                f"({where or 'its decisions'}): begin its shadow anew, with a new checkpoint"
+                f"shadow.of: {forgotten(cut.sink, self._decision)}. Begin its shadow anew, with a new "
+                "checkpoint"
             )
         there = {tp: at for tp, at in (position.offsets | ends).items() if tp in log_ends.offsets}
         return log_ends._replace(offsets=there, shadow=cut)
+
+    def _has_taken(self, before: ShadowCut) -> bool:
+        """Whether the last decision is the one with which this shadow, whose last batch ends at `before`, has
+        taken over. Raises ShadowLost if it has taken over and its checkpoint is older."""
+        made = None if self._decision is None else self._decision.of_query
+        taken = [] if made is None else _cuts_of(made)
+        if made is not None and before not in taken and any(is_before(before, one) for one in taken):
+            raise ShadowLost(
+                "shadow.of: bring the query's newest checkpoint back: "
+                f"{of_before(before.sink, self._shadow.topic, made)}"
+            )
+        return before in taken
+
+    def _check_back(self, position: SourcePosition, ends: Offsets, sink: str) -> None:
+        """Raise OptionError or ShadowLost if the running query has read less than its shadow."""
+        back = sorted(tp for tp, at in ends.items() if at < position.offsets.get(tp, at))
+        if back and position.shadow is None:
+            topic, p = back[0]
+            raise OptionError(
+                f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
+                f"query with transactional.id={sink} has read to {ends[topic, p]}: begin a new "
+                "checkpoint with startingOffsets=committed, or where that query began"
+            )
+        if back:
+            where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)
+            raise ShadowLost(
+                f"shadow.of: the query with transactional.id={sink} was set back ({where}): begin its shadow "
+                "anew, with a new checkpoint"
+            )
 
     def cut(self) -> Cut | None:
         """The last decision: its source offsets, and how far the rows go. None: that cannot be told now.
@@ -107,7 +137,7 @@ class Shadowed:
         decision = None if before is None else before[sink]
         if before is None or decision is None:
             return None
-        self._over = _cuts_of(decision)
+        self._decision = decision
         topic = self._described(self._shadow.topic)
         ids = {} if topic.topic_id is None else {topic.name: topic.topic_id}
         needed = decided(cluster, before, [(topic.name, p) for p in topic.leaders], ids)
@@ -131,7 +161,8 @@ class Shadowed:
             return None
         if needed.why_part(written):
             return None
-        return ends, ShadowCut(sink, self._shadow.group, decision.sequence, written, own)
+        made = decided_in(decision)
+        return ends, ShadowCut(sink, self._shadow.group, decision.sequence, written, own, decided=made)
 
     def _described(self, topic: str) -> TopicInfo:
         cluster = self._log.cluster
@@ -143,9 +174,8 @@ class Shadowed:
         return list_offsets(self._log.cluster, partitions, committed=True)
 
 
-def _cuts_of(decision: Decision) -> list[ShadowCut]:
-    """Where the batch ends that was decided, if it is a shadow's: one that has taken over with it."""
-    made = decision.of_query
-    if made is None or SHADOW not in made.ends:
+def _cuts_of(made: Decision) -> list[ShadowCut]:
+    """Where the batch ends that was decided, if it is a shadow's: one that has taken over."""
+    if SHADOW not in made.ends:
         return []
     return Planned.parse(made.batch.batch_id, made.ends).shadows()

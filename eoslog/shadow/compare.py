@@ -115,8 +115,11 @@ def _ranges(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
 
 def together(one: Step, other: Step) -> Step:
     """Both as one step, which ends at the same decision."""
-    own = {place: (one.own.get(place, (start, end))[0], end) for place, (start, end) in other.own.items()}
-    return Step(one.first, other.last, one.after, one.decision, one.written, own)
+    own, written = (
+        {place: (first.get(place, (start, end))[0], end) for place, (start, end) in then.items()}
+        for first, then in ((one.own, other.own), (one.written, other.written))
+    )
+    return Step(one.first, other.last, one.after, one.decision, written, own)
 
 
 # -- comparison ------------------------------------------------------------------------------------

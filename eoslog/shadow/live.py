@@ -40,7 +40,7 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.connector.options.sink_options import sink_options
-from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.shadow_sink import note_taken
 from eoslog.shadow.compare import NoShadow, Ranges, ShadowComparison, Step, compare, cut_of, steps, together
 from eoslog.shadow.take_over import (
@@ -54,6 +54,8 @@ from eoslog.shadow.take_over import (
     check_topic,
     decide_take_over,
     left_rows,
+    stands_at,
+    taken_place,
 )
 
 WAIT_SECONDS = 60.0
@@ -145,19 +147,12 @@ class LiveTakeOver:
         """Note that the shadow has taken over, if it has: an earlier command may have died before that."""
         if shadow.newest is None:
             raise NoShadow(f"checkpoint {self._checkpoint.location} has no batch yet: wait for one")
-        batch = Batch(shadow.query_id, shadow.newest.batch_id, shadow.newest.digest)
-        cut = cut_of(shadow.newest)
-        seen = last_decision(self._cluster, Sink(cut.sink), self._decisions)
-        if seen is None:
-            raise NoTakeOver(
-                f"sink {cut.sink} has no decision on {self._decisions}: give the running query's "
-                "decision.topic with --decision-topic"
-            )
-        if seen.batch.query_id != batch.query_id:
-            return None
-        place = TakeOverPoint(Batch(*seen.batch), shadow.newest, cut, seen, self._decisions)
-        note_taken(self._checkpoint, place.becomes(shadow.cluster_id), seen)
-        return TakenPlace(cut.sink, cut.group, seen.batch.batch_id, cut.sequence, 0)
+        place = taken_place(self._cluster, shadow, self._decisions)
+        if place is not None:
+            note_taken(self._checkpoint, place.becomes(shadow.cluster_id), place.seen)
+            return TakenPlace(place.cut.sink, place.cut.group, place.batch.batch_id, place.cut.sequence, 0)
+        cut_of(shadow.newest)
+        return None
 
     # -- comparison ----------------------------------------------------------------------------------
 
@@ -268,7 +263,7 @@ class LiveTakeOver:
         place = TakeOverPoint(batch, planned, cut, seen, self._decisions)
         check_topic(place, compared.steps)
         _check_state(place, stands)
-        if seen.sequence == cut.sequence:
+        if stands_at(self._cluster, place, seen):
             return self._if_equal(shadow, place, compared)
         behind = seen.sequence - cut.sequence
         self._why = f"it was {behind} batches behind the running query when it stood still last"

@@ -21,10 +21,12 @@ from eoslog.audit.read import records_of
 from eoslog.audit.spill import Rows
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.standing import NextStart, Standing
+from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
+from eoslog.connector.checkpoint.shadow_check import ends_at, forgotten, is_later, of_before
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
@@ -66,7 +68,8 @@ class TakeOverPoint(NamedTuple):
     @property
     def is_taken(self) -> bool:
         """Whether the shadow has taken over in this batch already."""
-        return self.seen is not None and self.seen.batch == self.batch
+        made = None if self.seen is None else self.seen.of_query
+        return made is not None and self.batch.repeats(made.batch)
 
     def becomes(self, cluster: str | None) -> NotedSink:
         """What the checkpoint notes of its sink when the shadow has taken over. `cluster`: its id."""
@@ -76,11 +79,11 @@ class TakeOverPoint(NamedTuple):
 def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeOverPoint:
     """Compare where both stand. `decisions`: the topic of the running query's decisions. Raises NoTakeOver,
     NoShadow."""
+    if (taken := taken_place(cluster, shadow, decisions)) is not None:
+        return taken
     newest, is_done = shadow.newest, shadow.next_start is NextStart.GO_ON
     if _unwritten(shadow) is not None:
         newest, is_done = shadow.last_written, True
-    if newest is not None and not is_done:
-        _check_not_taken(cluster, shadow, cut_of(newest).sink, decisions)
     if newest is None or not is_done:
         raise NoTakeOver(
             f"the shadow has {'no batch' if newest is None else f'not done batch {newest.batch_id}'} yet. "
@@ -90,14 +93,9 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
     seen = last_decision(cluster, Sink(cut.sink), decisions)
     batch = Batch(shadow.query_id, newest.batch_id, newest.digest)
     place = TakeOverPoint(batch, newest, cut, seen, decisions)
-    if place.is_taken:
-        return place
     if seen is None:
-        raise NoTakeOver(
-            f"sink {cut.sink} has no decision on {decisions}: give the running query's decision.topic "
-            "with --decision-topic"
-        )
-    if seen.sequence != cut.sequence:
+        raise NoTakeOver(no_decision(cut.sink, decisions))
+    if not stands_at(cluster, place, seen):
         raise NoTakeOver(
             f"the running query has decided {seen.batch}, {seen.sequence - cut.sequence} batches after the "
             f"one at which the shadow's batch {newest.batch_id} ends. Nothing was changed. Stop the running "
@@ -106,14 +104,70 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
     return place
 
 
-def _check_not_taken(cluster: Cluster, shadow: Standing, sink: str, decisions: str) -> None:
-    """Raise NoTakeOver if the shadow has taken over before it was started as a shadow once more."""
-    seen = last_decision(cluster, Sink(sink), decisions)
-    if seen is not None and seen.batch.query_id == shadow.query_id:
+def stands_at(cluster: Cluster, place: TakeOverPoint, seen: Decision) -> bool:
+    """Whether the shadow's batch ends at the running query's last decision; else it is behind. Raises
+    NoTakeOver if neither is so: the cluster has forgotten where the shadow stands, or the query was set
+    back."""
+    cut, committed = place.cut, dict[TopicPartition, int]()
+    if cut.decided is None:
+        found = fetch_committed(cluster, cut.group, sorted(place.planned.topic_offsets()))
+        committed = {tp: at for tp, (at, _) in found.items() if at >= 0}
+    if ends_at(cut, place.planned.topic_offsets(), seen, committed):
+        return True
+    if not is_later(cut, seen):
+        raise NoTakeOver(f"{forgotten(cut.sink, seen)}. Begin its shadow anew, with a new checkpoint")
+    return False
+
+
+def no_decision(sink: str, decisions: str) -> str:
+    """What to say if the running query's sink has none."""
+    return (
+        f"sink {sink} has no decision on {decisions}. Nothing was changed. If the running query has the "
+        "option decision.topic, give that with --decision-topic. Else the cluster has forgotten its "
+        "decisions, as after a week without use: start the running query once, and begin the shadow anew, "
+        "with a new checkpoint"
+    )
+
+
+def taken_place(cluster: Cluster, shadow: Standing, decisions: str) -> TakeOverPoint | None:
+    """Where the shadow has taken over with the last decision of the other query's sink, which its checkpoint
+    may not have noted: who carried it out has died, or it is a copy of before. None: that is the other
+    query's. Raises NoTakeOver if the shadow has gone on since, or if there is no decision."""
+    cut, newest = _newest_cut(shadow), shadow.newest
+    if cut is None or newest is None:
+        return None
+    seen = last_decision(cluster, Sink(cut.sink), decisions)
+    made = seen and seen.of_query
+    planned = None if made is None else shadow.checkpoint.planned_if_kept(made.batch.batch_id)
+    own = None if planned is None else Batch(shadow.query_id, planned.batch_id, planned.digest)
+    is_here = made is not None and own is not None and own.repeats(made.batch)
+    is_noted = shadow.sink == Sink(cut.sink)
+    as_shadow = planned is not None and any(not one.over for one in planned.shadows())
+    goes_on = as_shadow and (newest == planned or not newest.shadows())
+    if planned and own and is_here and (goes_on or not is_noted):
+        return TakeOverPoint(own, planned, cut, seen, decisions)
+    if is_noted:
         raise NoTakeOver(
-            f"the shadow has taken over with {seen.batch}, and was started as a shadow since. Nothing was "
-            f"changed. Start it as the new version: without shadow.of, and with transactional.id={sink}"
+            "the shadow has taken over, and its checkpoint is noted to be that of "
+            f"transactional.id={cut.sink}. Nothing was changed. Start it as the new version: without "
+            f"shadow.of, and with transactional.id={cut.sink}"
         )
+    if seen is None:
+        raise NoTakeOver(no_decision(cut.sink, decisions))
+    if made is not None and made.batch.query_id == shadow.query_id:
+        topics = ", ".join(sorted({topic for topic, _ in cut.written}))
+        raise NoTakeOver(f"bring the query's newest checkpoint back: {of_before(cut.sink, topics, made)}")
+    return None
+
+
+def _newest_cut(shadow: Standing) -> ShadowCut | None:
+    """Of the newest batch that was planned with shadow.of: the last one, or the one before."""
+    newest = shadow.newest
+    before = None if newest is None else shadow.checkpoint.planned_if_kept(newest.batch_id - 1)
+    for planned in (newest, before):
+        if planned is not None and len(planned.shadows()) == 1:
+            return planned.shadows()[0]
+    return None
 
 
 def check_topic(place: TakeOverPoint, steps: Sequence[Step]) -> None:

@@ -19,6 +19,7 @@ PROVE = ("tests/prove/test_prove.py",)
 COPIES = ("tests/prove/test_copies.py",)
 
 LIVE = "tests/shadow/test_live.py::"
+TAKE_OVER = "tests/shadow/test_take_over.py::"
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -192,11 +193,20 @@ MUTANTS: list[Mutant] = [
         Break("rows that cannot be read yet do not matter", "Shadowed.cut", "needed.why_part(written)", "False"),
         Break("a first batch has no decision", "Shadowed.end", "self.await_cut() if before is None else self.cut()", "self.cut()"),
         Break("a shadow meets the next batch's rows", "Shadowed._ends", "True", "False"),
-        Break("the same decision is a new batch", "Shadowed.end", "known == cut.sequence", "False"),
+        Break("the same decision is a new batch", "Shadowed.end", "at_last and self._last is None", "False"),
+        Break("a decision's number does not repeat", "shadow_check.ends_at", "cut.decided == decided_in(decision)", "True"),
+        Break("a number alone tells an earlier version's decision", "shadow_check.ends_at", "bool(committed) and all((ends.get(place, at) == at for place, at in committed.items()))", "True"),
+        Break("an earlier version's decision is never the last", "shadow_check.ends_at", "bool(committed) and all((ends.get(place, at) == at for place, at in committed.items()))", "False"),
+        Break("any higher number is a later decision's", "shadow_check.is_later", "last is not None and made >= max(1, last.batch_id - number)", "made > 0"),
+        Break("a write is the query's batch", "shadow_check.decided_in", "decision.of_query or decision", "decision", (TAKE_OVER + "test_a_write_in_between_is_no_batch",)),
+        Break("forgotten decisions are followed", "Shadowed.end", "known is not None and (not (at_last or is_later(known, self._decision)))", "False"),
+        Break("a copy of before is its own shadow", "Shadowed._has_taken", "any((is_before(before, one) for one in taken))", "False"),
+        Break("the shadow of a shadow is a copy of before", "is_before", "same and all((at <= later.get(place, -1) for ends, later in pairs for place, at in ends.items()))", "same"),
+        Break("a later shadow is a copy of before", "is_before", "cut.sequence <= taken.sequence", "True"),
         Break("with availableNow another decision counts", "Shadowed.end", "self._last or (self.await_cut() if before is None else self.cut())", "self.await_cut() if before is None else self.cut()"),
         Break("a whole query's end is older than its beginning", "Shadowed.await_cut", "self._last is not None", "False"),
-        Break("who begins ahead was set back", "Shadowed.end", "back and before is None", "False"),
-        Break("a query that was set back is followed", "Shadowed.end", "back or (known is not None and known > cut.sequence)", "False"),
+        Break("who begins ahead was set back", "Shadowed._check_back", "back and position.shadow is None", "False"),
+        Break("a query that was set back is followed", "Shadowed.end", "self._check_back(position, ends, cut.sink)", "pass"),
         Break(
             "another query's group will do",
             "Shadowed.cut",
@@ -286,7 +296,11 @@ MUTANTS: list[Mutant] = [
         ),
         Break("what a forgotten start has planned stays", "carry_out_take_over", "shadow.checkpoint.change('offsets', unwritten, None)", "pass"),
         Break("a forgotten start is in the way", "take_over_point", "_unwritten(shadow) is not None", "False"),
-        Break("the shadow may be behind", "take_over_point", "seen.sequence != cut.sequence", "False"),
+        Break("the shadow may be behind", "take_over_point", "not stands_at(cluster, place, seen)", "False"),
+        Break("an earlier version's group is not asked", "take_over.stands_at", "fetch_committed(cluster, cut.group, sorted(place.planned.topic_offsets()))", "{}"),
+        Break("who stands nowhere is behind", "take_over.stands_at", "not is_later(cut, seen)", "False"),
+        Break("a report says that it is not behind", "command.report", "now is not None and found.last.decided not in (None, decided_in(now)) and (not is_later(found.last, now))", "False"),
+        Break("all decisions may be forgotten", "taken_place", "seen is None", "False"),
         Break("a few steps are enough", "check_steps", "len(steps) < LEAST_STEPS", "False"),
         Break(
             "rows may be written again",
@@ -327,7 +341,11 @@ MUTANTS: list[Mutant] = [
         Break("a start forgets that it has taken over", "shadow_check.place_of", "cut.over or batch_id == since", "cut.over", (LIVE + "test_a_kill_changes_nothing_or_all[it is decided-False]",)),
         Break("it takes over for one batch", "shadow_check.place_of", "cut.over or batch_id == since", "batch_id == since", (LIVE + "test_it_takes_over_between_two_batches[False]",)),
         Break("a batch is thought to be in its place", "check_apart", "cut.over and noted != cut.sink", "False", (LIVE + "test_a_batch_in_its_place_needs_the_note",)),
-        Break("it reads on as a shadow", "Shadowed.end", "before is not None and before in self._over", "False", (LIVE + "test_it_takes_over_between_two_batches[False]",)),
+        Break("any decision is its own", "_noted_place", "made is None or not Batch(view.batch.query_id, number - 1, before.digest).repeats(made.batch)", "made is None", (LIVE + "test_a_batch_in_its_place_needs_the_note",)),
+        Break("a start does not note what its source has found", "in_its_place", "noted = _noted_place(options, view, runners)", "noted = NotedSink.read(checkpoint)", (LIVE + "test_what_a_checkpoint_does_not_say_is_noted[killed-start]",)),
+        Break("a command does not note what has happened", "taken_place", "goes_on or not is_noted", "False", (LIVE + "test_what_a_checkpoint_does_not_say_is_noted[copy-command]",)),
+        Break("a command takes over with an older copy", "taken_place", "made is not None and made.batch.query_id == shadow.query_id", "False", (LIVE + "test_a_copy_of_before_that_comes_back[0]",)),
+        Break("it reads on as a shadow", "Shadowed.end", "before is not None and self._has_taken(before)", "False", (LIVE + "test_it_takes_over_between_two_batches[False]",)),
         Break("it reads on for one batch", "Shadowed.end", "before is not None and before.over", "False", ("tests/shadow/test_cuts.py::test_who_has_taken_over_reads_to_the_end_of_the_log",)),
         Break("a decision after a death is not looked for", "in_its_place", "note_if_taken(options, view, runners)", "pass", (LIVE + "test_a_kill_changes_nothing_or_all[it is decided-True]",)),
         Break("a start does not end a take-over", "note_if_taken", "runner.run(fence(sink))", "pass", (LIVE + "test_a_start_in_the_middle_ends_the_take_over",)),

@@ -5,6 +5,7 @@ No broker: the answers are given.
 """
 
 import itertools
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ GIVEN = {
 def decided(sequence: int) -> Decision:
     """A decision whose last row in totals stands right before offset 50."""
     places = (Place("totals", "id", 0, 49, NOBODY, 0),)
-    made = Decision(sequence, Batch("q", sequence, ""), NOBODY, (), (TOTALS,), topics=(("totals", 5),))
+    made = Decision(sequence, Batch("q", sequence, "d"), NOBODY, (), (TOTALS,), topics=(("totals", 5),))
     return made._replace(places=places)
 
 
@@ -71,11 +72,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "decided": [],
         "group": {S0: (5, ""), S1: (-1, "")},
         "ends": {"totals": 50, "new": 40},
+        "plan": "",
+        "earlier": (),
     }
 
     def last(_: Any, names: list[str], decisions: str) -> dict[str, Decision | None]:
         sequence = world["decided"].pop(0)
-        return {names[0]: None if sequence is None else decided(sequence)}
+        made = None if sequence is None else decided(sequence)
+        return {names[0]: made and made._replace(ends=world["plan"], earlier=world["earlier"])}
 
     monkeypatch.setattr(shadowed, "last_decisions", last)
     monkeypatch.setattr(groups, "fetch_committed", lambda *_: world["group"])
@@ -91,8 +95,15 @@ def query() -> Shadowed:
     return Shadowed(options, options.shadow, Source())  # type: ignore[arg-type]
 
 
-def cut(sequence: int) -> ShadowCut:
-    return ShadowCut("v1", "g", sequence, {("totals", 0): 50}, {("new", 0): 40})
+def cut(sequence: int, batch: int | None = None) -> ShadowCut:
+    """Of a decision. `batch`: what it decided."""
+    made = ("q", sequence if batch is None else batch, "d")
+    return ShadowCut("v1", "g", sequence, {("totals", 0): 50}, {("new", 0): 40}, decided=made)
+
+
+def former(sequence: int) -> ShadowCut:
+    """As an earlier version has planned it."""
+    return cut(sequence)._replace(decided=None)
 
 
 def at(offsets: Offsets, shadow: ShadowCut | None = None) -> SourcePosition:
@@ -159,13 +170,73 @@ def test_nothing_was_decided_since(world: dict[str, Any], query: Shadowed) -> No
     assert query.end(at({S0: 5}, cut(7)), at({S0: 99})) is None
 
 
-@pytest.mark.parametrize("before", [at({S0: 6}, cut(7)), at({S0: 5}, cut(9))])
-def test_the_running_query_was_set_back(
-    world: dict[str, Any], query: Shadowed, before: SourcePosition
-) -> None:
-    world["decided"] = [8, 8]
+@pytest.mark.parametrize("decision", [7, 8])
+def test_the_running_query_was_set_back(world: dict[str, Any], query: Shadowed, decision: int) -> None:
+    world["decided"] = [decision, decision]
     with pytest.raises(ShadowLost, match=r"transactional\.id=v1 was set back"):
-        query.end(before, at({S0: 99}))
+        query.end(at({S0: 6}, cut(7, batch=6)), at({S0: 99}))
+
+
+@pytest.mark.parametrize(
+    ("before", "offset"),
+    [(cut(9), 5), (former(9), 5), (cut(8, 3), 5), (cut(8, 3), 4), (former(8), 4), (cut(7, 3), 4)],
+)
+def test_decisions_were_forgotten(
+    world: dict[str, Any], query: Shadowed, before: ShadowCut, offset: int
+) -> None:
+    """They are counted anew: a number may be there again, or a higher one of fewer decisions than batches."""
+    world["decided"] = [8, 8]
+    with pytest.raises(ShadowLost, match=r"forgotten the decision at which its shadow stands.*Begin its sha"):
+        query.end(at({S0: offset}, before), at({S0: 99}))
+
+
+def test_another_query_s_decisions_are_known(world: dict[str, Any], query: Shadowed) -> None:
+    """The running query has a new checkpoint: what the sink remembers of the former one tells that no
+    decision was forgotten."""
+    other = cut(7)._replace(decided=("former", 40, ""))
+    world |= {"decided": [8, 8], "earlier": (Batch("former", 40, ""),)}
+    assert query.end(at({S0: 4}, other), at({S0: 99})) == at({S0: 5}, cut(8))
+    world |= {"decided": [8, 8], "earlier": ()}
+    with pytest.raises(ShadowLost, match="forgotten"):
+        query.end(at({S0: 4}, other), at({S0: 99}))
+
+
+def test_an_earlier_version_s_shadow_goes_on(world: dict[str, Any], query: Shadowed) -> None:
+    """Its cut does not say which batch was decided; the next one does."""
+    world["decided"] = [7, 7]
+    assert query.end(at({S0: 5}, former(7)), at({S0: 99})) is None
+    world["decided"] = [8, 8]
+    assert query.end(at({S0: 4}, former(7)), at({S0: 99})) == at({S0: 5}, cut(8))
+
+
+def taken(*offsets: int, sequence: int = 7) -> str:
+    """The plan of a batch with which a shadow has taken over, or that it has decided since: where the rows of
+    both ended."""
+    ends = {TOTALS: offsets[0]}, {("new", 0): offsets[1]}
+    found = cut(sequence)._replace(written=ends[0], own=ends[1], over=len(offsets) > 2)
+    return f"v1\n{{}}\n{json.dumps(to_json({S0: 9}, shadow=found))}"
+
+
+@pytest.mark.parametrize("plan", [taken(50, 40, 1), taken(60, 50, sequence=8), taken(50, 41, sequence=8)])
+def test_a_copy_of_before_is_no_shadow(world: dict[str, Any], query: Shadowed, plan: str) -> None:
+    """It would be its own shadow, and write nowhere but into the shadow's topic."""
+    world |= {"decided": [9, 9], "plan": plan}
+    with pytest.raises(
+        ShadowLost, match=r"has decided batch 9 of query q there: .* a copy of before\. Nothing"
+    ):
+        query.end(at({S0: 5}, cut(7)), at({S0: 99}))
+
+
+@pytest.mark.parametrize("plan", [taken(49, 40, 1), taken(50, 39, 1), taken(60, 50, 1, sequence=6)])
+def test_the_shadow_of_one_that_has_taken_over(world: dict[str, Any], query: Shadowed, plan: str) -> None:
+    """It has begun later, maybe into the topic that the other one had as a shadow."""
+    world |= {"decided": [8, 8], "plan": plan}
+    assert query.end(at({S0: 4}, cut(7)), at({S0: 99})) == at({S0: 5}, cut(8))
+
+
+def test_who_has_just_taken_over_reads_to_the_end_of_the_log(world: dict[str, Any], query: Shadowed) -> None:
+    world |= {"decided": [8, 8], "plan": taken(50, 40)}
+    assert query.end(at({S0: 5}, cut(7)), at({S0: 9})) == at({S0: 9}, cut(7)._replace(over=True))
 
 
 @pytest.mark.parametrize("trigger", ["availableNow", "processingTime"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +20,7 @@ from eoslog.cli import main
 from eoslog.connector.checkpoint import standstill
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.shadow_check import decided_in
 from eoslog.connector.checkpoint.standstill import Standstill, TakeOverWish
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
@@ -38,7 +41,7 @@ from eoslog.connector.sink.noted_rows import undecided_behind
 from eoslog.connector.sink.shadow_sink import as_begun, stand_if_wanted
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
-from eoslog.errors import OptionError
+from eoslog.errors import OptionError, ShadowLost
 from eoslog.shadow import TakenPlace, live, take_over, take_over_live
 from tests.connector.brokers import Kafka
 from tests.shadow import test_take_over
@@ -85,7 +88,10 @@ class Living(Both):
         self.kafka.put(self.into, list(early), 1, **CLOSED)
         for number in range(first, self.done):
             self.rows(self.into, number)
+        last = self.runner.run(observed_decision(self.old))
+        assert last is not None
         cut = ShadowCut(self.old.id, self.group, self.done, self.ends(self.topic), own)
+        cut = cut._replace(decided=decided_in(last))
         end = to_json(
             {(self.source, 0): self.done}, began=None if first else {(self.source, 0): 0}, shadow=cut
         )
@@ -640,10 +646,114 @@ def test_the_state_is_saved_on(living: Living) -> None:
 
 
 def test_a_batch_in_its_place_needs_the_note(living: Living) -> None:
-    """The note is another one: whose rows they are is not guessed."""
+    """The note is another one, and another query has decided since: whose rows they are is not guessed."""
     with living.taking_over():
         living.step()
     living.plan()
     NotedSink(living.own.id, None, 0).write(Checkpoint.at(str(living.place)))
-    with pytest.raises(OptionError, match="planned in that query's place"):
+    living.decide()
+    with pytest.raises(OptionError, match=r"planned in that query's place.*Give eoslog shadow take-over"):
         living.begun(living.options)
+
+
+# -- a checkpoint that does not say it -------------------------------------------------------------
+
+
+def unnoted(living: Living, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Both are stopped, and the shadow takes over; its checkpoint does not say so."""
+    copy = living.place.with_name("copy")
+    shutil.copytree(living.place, copy)
+
+    def dies(*given: Any) -> None:
+        raise Dies
+
+    with monkeypatch.context() as patch:
+        if how == "killed":
+            patch.setattr(take_over, "note_taken", dies)
+        Both.take_over(living)
+    if how != "killed":
+        shutil.rmtree(living.place)
+        shutil.copytree(copy, living.place)
+    decided = living.decided()
+    assert decided is not None and decided.query_id == living.new
+    noted = NotedSink.read(Checkpoint.at(str(living.place)))
+    assert noted is not None and noted.sink == living.own.id
+
+
+@pytest.mark.parametrize("then", ["start", "command", "live", "planned", "as live"])
+@pytest.mark.parametrize("how", ["killed", "copy"])
+def test_what_a_checkpoint_does_not_say_is_noted(
+    living: Living, monkeypatch: pytest.MonkeyPatch, how: str, then: str
+) -> None:
+    """By the next start, and by the command. Then it goes on."""
+    unnoted(living, monkeypatch, how)
+    before = living.standing()
+    if then == "planned":  # a start that has not come any further
+        living.plan()
+    if then == "as live":
+        forgotten(living)
+        with pytest.raises(OptionError, match="Let it take over: eoslog shadow take-over"):
+            living.begun(living.as_live)
+    if then != "start":
+        done = living.take_over() if then == "live" else Both.take_over(living)
+        assert done.exit_code == 0, done.output
+        assert living.standing()[:3] == before[:3]
+    if then == "as live":
+        begun = living.begun(living.as_live)
+        assert begun.sink_id == living.old.id and not begun.is_decided
+        return
+    living.goes_on(living.options)
+    living.goes_on(living.options)
+    assert living.standing()[0] == before[0]
+
+
+def test_a_note_that_cannot_be_made_up_for_by_the_start(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shadow keeps its decisions elsewhere. The way out that the error names ends."""
+    unnoted(living, monkeypatch, "killed")
+    living.plan()
+    elsewhere = living.kafka.topic(1)
+    named = {"transactional.id": living.own.id, "topic": living.into, "decision.topic": elsewhere}
+    with pytest.raises(OptionError, match=r"planned in that query's place.*Give eoslog shadow take-over"):
+        living.begun(living.named(**named))
+    assert Both.take_over(living).exit_code == 0
+    living.goes_on(living.options)
+
+
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_copy_of_before_that_comes_back(
+    living: Living, monkeypatch: pytest.MonkeyPatch, older: int
+) -> None:
+    """The shadow has gone on in the other query's place: the copy would be a shadow of its own, and rows
+    would be missing. It stops, and the way out ends."""
+    monkeypatch.setattr("eoslog.checkpoint.standing.drivers_of", lambda query: [])
+    copy = living.place.with_name("copy")
+    shutil.copytree(living.place, copy)
+    for _ in range(older):
+        living.step()
+    assert Both.take_over(living).exit_code == 0
+    for _ in range(2 - older):
+        living.goes_on(living.options)
+    last, rows = living.number - 1, living.standing()[0]
+    shutil.rmtree(living.place)
+    shutil.copytree(copy, living.place)
+    living.number -= 2
+    living.kafka.put(living.source, [b"row"])
+    with pytest.raises(ShadowLost, match=f"has decided batch {last} of query {living.new} there") as lost:
+        living.plan()
+    for more in ((), ("--live",)):
+        done = living.take_over() if more else Both.take_over(living)
+        assert done.exit_code == 1 and "this checkpoint is a copy of before" in done.output, done.output
+    assert living.standing()[0] == rows
+    named = re.search(r"eoslog (checkpoint rebuild) FOLDER (.+?), with", str(lost.value))
+    assert named is not None
+    living.place = living.place.with_name("again")
+    typed = [*named[1].split(), str(living.place), *named[2].split(), "--watch", "0"]
+    done = CliRunner().invoke(main, [*typed, "--bootstrap-server", living.kafka.bootstrap])
+    assert done.exit_code == 0, done.output
+    living.number = last
+    begun = living.begun(living.as_live)
+    assert begun.sink_id == living.old.id and begun.is_decided
+    living.complete()
+    living.goes_on(living.as_live)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import KafkaException
 
 from eoslog.cli import main
 from eoslog.client.admin.groups import fetch_committed
@@ -23,10 +25,12 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
+from eoslog.connector.checkpoint.shadow_check import decided_in
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, Terms, commit, count
+from eoslog.connector.commit.decision import KEPT_QUERIES
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place
@@ -77,15 +81,21 @@ class Both:
         self.into = kafka.topic(partitions, names[2])
         self.group, self.old, self.done = f"g-{self.topic}", Sink(f"s-{self.topic}"), 0
         self.state: str | None = None
+        self.number, self.former = 0, False
+        """The shadow's batches, and whether an earlier version plans them."""
         self.cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
         self.runner = Runner(self.cluster, 60_000)
-        for folder in ("offsets", "commits", "eoslog"):
-            (place / folder).mkdir(parents=True)
         self.new = f"new-query-of-{self.topic}"
-        (place / "metadata").write_text(json.dumps({"id": self.new}))
-        NotedSink(f"new-{self.topic}", None, 0).write(Checkpoint.at(str(place)))
+        self.lay_out()
         for _ in range(batches):
             self.batch()
+
+    def lay_out(self) -> None:
+        """The shadow's checkpoint before its first batch."""
+        for folder in ("offsets", "commits", "eoslog"):
+            (self.place / folder).mkdir(parents=True)
+        (self.place / "metadata").write_text(json.dumps({"id": self.new}))
+        NotedSink(f"new-{self.topic}", None, 0).write(Checkpoint.at(str(self.place)))
 
     def decide(self, topic: str | None = None) -> None:
         """The running query's next batch, which writes to this topic, or to its own."""
@@ -111,17 +121,40 @@ class Both:
             for p in {0, 1} & {tp[1] for tp in self.ends(one)}:
                 self.kafka.put(one, [b"%d" % n for n in range(ROWS)], p, key=b"%d" % number)
         self.decide(topic)
-        cut = ShadowCut(self.old.id, self.group, number + 1, self.ends(self.topic), own)
+        self.cover(own)
+
+    def cover(self, own: Offsets) -> None:
+        """A batch of the shadow's that is done, and ends at the running query's last decision. `own`: where
+        its rows ended before."""
+        last, number = self.runner.run(observed_decision(self.old)), self.number
+        assert last is not None
+        made = None if self.former else decided_in(last)
+        cut = ShadowCut(self.old.id, self.group, last.sequence, self.ends(self.topic), own, decided=made)
         first: Offsets | None = None if number else {(self.source, 0): 0}
-        end = to_json({(self.source, 0): number + 1}, began=first, shadow=cut)
+        end = to_json({(self.source, 0): self.done}, began=first, shadow=cut)
         (self.place / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
         (self.place / "commits" / str(number)).write_text("v1\n{}")
+        self.number += 1
 
     def decide_own(self) -> None:
         """The shadow's own sink has decided its last batch."""
         last = Checkpoint.at(str(self.place)).planned(self.done - 1)
         batch = Batch(self.new, last.batch_id, last.digest)
         self.runner.run(move_decision(Sink(f"new-{self.topic}"), None, batch, None, None))
+
+    def forget(self) -> None:
+        """The cluster forgets the groups of both, as after a week without use. There may be none of the
+        shadow's own sink."""
+        groups = [self.old.group, self.group, Sink(f"new-{self.topic}").group]
+        for deleted in self.kafka.admin.delete_consumer_groups(groups).values():
+            with suppress(KafkaException):
+                deleted.result(60)
+
+    def go_on(self, batches: int) -> None:
+        """Batches of the running query alone."""
+        for _ in range(batches):
+            self.kafka.put(self.topic, [b"%d" % n for n in range(ROWS)], 0, key=b"%d" % self.done)
+            self.decide()
 
     def ends(self, topic: str) -> Offsets:
         places = {(topic, p): LATEST for p in self.cluster.describe(topic).leaders}
@@ -353,6 +386,80 @@ def test_a_shadow_is_not_edited_to_another_end(both: Both) -> None:
     assert done.exit_code == 0, done.output
 
 
+def begins_anew(both: Both, place: Path) -> None:
+    """The shadow begins with a new checkpoint and a new topic, as messages say, and takes over: every row is
+    there once."""
+    written = both.kafka.rows(both.topic, 2)
+    both.place, both.into, both.number, both.former = place, both.kafka.topic(2), 0, False
+    both.new = f"anew-of-{both.topic}"
+    both.lay_out()
+    for p in (0, 1):
+        for row in written:
+            both.kafka.put(both.into, [row[3]] if row[0] == p else [], p, key=row[2])
+    both.cover(dict.fromkeys(both.ends(both.into), 0))
+    done = both.take_over()
+    assert done.exit_code == 0, done.output
+    rows, decided, group, _ = both.standing()
+    assert rows == written and decided is not None and decided[:2] == (both.new, 0)
+    assert [at for at, _ in group.values()] == [both.done]
+
+
+@pytest.mark.parametrize("former", [False, True])
+@pytest.mark.parametrize("more", [1, 3])
+def test_decisions_that_are_counted_anew(both: Both, tmp_path: Path, more: int, former: bool) -> None:
+    """Both have rested, and the running query goes on: its new decision no. 3 is not the one at which the
+    shadow stands. What it has written since would be written once more. The way out ends."""
+    if former:
+        shutil.rmtree(both.place)
+        both.number, both.former = 0, True
+        both.lay_out()
+        both.cover(dict.fromkeys(both.ends(both.into), 0))
+    both.forget()
+    both.go_on(more)
+    before = both.standing()
+    done = both.take_over()
+    assert both.standing() == before, "it stands where the running query does"
+    assert done.exit_code == 1, done.output
+    assert "forgotten the decision at which its shadow stands" in done.output, done.output
+    report = ["shadow", "report", str(both.place), "--bootstrap-server", both.kafka.bootstrap]
+    said = CliRunner().invoke(main, report)
+    assert former or (said.exit_code == 2 and "Begin its shadow anew" in said.output), said.output
+    begins_anew(both, tmp_path / "anew")
+
+
+@pytest.mark.parametrize("more", [(), ("--live",)])
+def test_decisions_that_are_forgotten(both: Both, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """All of them: nobody knows where the shadow stands. The way out ends."""
+    both.forget()
+    before = both.standing()
+    done = both.take_over(*more)
+    assert done.exit_code == 1 and both.standing() == before, done.output
+    assert "start the running query once, and begin the shadow anew" in done.output, done.output
+    both.go_on(1)
+    begins_anew(both, tmp_path / "anew")
+
+
+def test_a_write_in_between_is_no_batch(both: Both) -> None:
+    """A df.write into the running query's sink: of so many the first is not remembered, and the query is."""
+    for number in range(KEPT_QUERIES + 2):
+        begun, _ = both.runner.run(begin(both.old, Batch(f"write-{number}", 0)))
+        both.runner.run(commit(both.old, [Empty(stamp_of(begun), 0)], 0))
+        if not number:
+            both.cover(both.ends(both.into))
+    done = both.take_over()
+    assert done.exit_code == 1 and f"{KEPT_QUERIES + 1} batches after" in done.output, done.output
+
+
+def test_a_cut_of_an_earlier_version(both: Both) -> None:
+    """It does not say which batch was decided: the group's offsets tell whether it is that one."""
+    both.former = True
+    both.batch()
+    before = both.standing()
+    assert Checkpoint.at(str(both.place)).planned(both.done - 1).shadows()[0].decided is None
+    assert both.take_over().exit_code == 0
+    check_taken(both, before, left=False)
+
+
 class Dies(Exception):
     """The command's process is dead."""
 
@@ -418,7 +525,9 @@ def test_a_shadow_that_has_taken_over_and_was_started_as_a_shadow_again(both: Bo
     planned = (both.place / "offsets" / str(both.done - 1)).read_text()
     (both.place / "offsets" / str(both.done)).write_text(planned)
     said = both.take_over()
-    assert said.exit_code == 1 and "the shadow has taken over with batch" in said.output, said.output
+    assert said.exit_code == 1 and "the shadow has taken over, and its checkpoint is noted" in said.output, (
+        said.output
+    )
     assert "without shadow.of" in said.output
 
 
@@ -523,7 +632,7 @@ def test_rows_left_need_the_same_partitions(kafka: Kafka, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--decision-topic", "elsewhere"), "has no decision on elsewhere: give the running query's"),
+        (("--decision-topic", "elsewhere"), "give that with --decision-topic"),
         (("--key", "--all-headers"), "give either --key or --all-headers"),
         (("--from-batch", "2"), "1 steps were compared"),
     ],
