@@ -3,7 +3,7 @@ what is printed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import click
@@ -18,12 +18,15 @@ from eoslog.checkpoint.standing import (
     SourcePlace,
     Standing,
     check_rests,
+    known_places,
+    left_places,
     named_places,
     places,
     position_of,
     standing,
 )
 from eoslog.checkpoint.targets import LogBounds
+from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
@@ -213,10 +216,14 @@ def pay_and_carry_out(
     """Count the rows, and carry the edit out if its price is accepted.
 
     `begins`: where partitions begin that the query does not read yet."""
-    stands, ends = {**(begins or {}), **places(position_of(found))}, places(edit.end)
+    last, committed = position_of(found), not how["read_uncommitted"]
+    stands = {**left_places(last), **(begins or {}), **places(last)}
+    ends = known_places(edit.end, last)
+    read = places(last).keys() & places(edit.end).keys()
+    moves = [*_perhaps_again(found, stands, ends), *_of_others(session.cluster, read, stands, ends)]
+    moves += stretches({place: stands[place] for place in read}, {place: ends[place] for place in read})
     with output.shown() as watch:
-        moves = [*_perhaps_again(found, stands, ends), *stretches(stands, ends)]
-        effect = effect_of(session.cluster, moves, watch, committed=not how["read_uncommitted"])
+        effect = effect_of(session.cluster, moves, watch, committed=committed)
     if edit.before == edit.after:
         raise NotEditable("nothing was changed: the query stands there already")
     document = {"edit": edit.kind, "rows": effect.document()}
@@ -224,6 +231,25 @@ def pay_and_carry_out(
         return
     backup = carry_out.carry_out(session.cluster, found, edit)
     tell(session, document | {"done": True, "backup": backup.name}, done(backup))
+
+
+def _of_others(
+    cluster: Cluster,
+    read: Set[SourcePlace],
+    stands: Mapping[SourcePlace, int],
+    ends: Mapping[SourcePlace, int],
+) -> list[Stretch]:
+    """The places that move and are not `read` both before and after, as far as the log has them: such a
+    topic may be gone. What the query has not read any more after an edit it reads from its beginning."""
+    others = sorted(stands.keys() - read)
+    there = LogBounds.of_those_there(cluster, (place[1:] for place in others), committed=False)
+    moves = []
+    for place in others:
+        if place[1:] in there.first:
+            first, end = there.first[place[1:]], there.end[place[1:]]
+            before, after = (min(max(at, first), end) for at in (stands[place], ends.get(place, first)))
+            moves += [Stretch(place, before, after)] if before != after else []
+    return moves
 
 
 def _perhaps_again(

@@ -232,6 +232,17 @@ def left_places(planned: Planned) -> dict[SourcePlace, int]:
     }
 
 
+def known_places(planned: Planned, like: Planned) -> dict[SourcePlace, int]:
+    """Where each source is in all partitions that it has read, those that it has left, too. Sources have the
+    numbers that they have in the batch `like`."""
+    numbers = {name: number for number, name in enumerate(like.names)} if planned.names else {}
+    found = {**left_places(planned), **places(planned)}
+    return {
+        (numbers.get(source_name(planned, n), n + len(numbers)), topic, partition): at
+        for (n, topic, partition), at in found.items()
+    }
+
+
 def named_places(planned: Planned) -> dict[NamedPlace, int]:
     """The same by the names of the sources, which may stand in another order in another batch."""
     return {(source_name(planned, place[0]), *place[1:]): at for place, at in places(planned).items()}

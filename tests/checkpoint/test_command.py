@@ -409,6 +409,51 @@ def test_one_that_was_made_anew_is_not_the_one_that_was_left(broker: EmbeddedBro
     assert case.judged() == (set(), set())
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "last", "again"),
+    [
+        pytest.param("both", "both", "one", (3, 5), id="left out since"),
+        pytest.param("both", "one", "both", (3, 5), id="left out for a while"),
+        pytest.param("one", "one", "both", (0, 5), id="read for the first time since"),
+        pytest.param("one", "both", "one", (0, 5), id="read for a while"),
+        pytest.param("both", "both", "one", None, id="left out since, and deleted"),
+    ],
+)
+def test_a_query_with_state_that_goes_back_reads_other_topics_then(
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    first: str,
+    then: str,
+    last: str,
+    again: tuple[int, int] | None,
+) -> None:
+    """What it reads again of them is counted, too, as far as it is there."""
+    kafka, cluster = Kafka(broker.bootstrap), Cluster(ClientConfig((("127.0.0.1", broker.port),)))
+    one, two = kafka.topic(), kafka.topic()
+    query, reads = Reading(tmp_path / "ck", one), {"one": one, "both": f"{one},{two}"}
+    for topics, (begin, end) in ((first, (0, 3)), (then, (3, 5)), (last, (5, 5))):
+        for topic in (one, two):
+            kafka.put(topic, [f"{topic} {number}".encode() for number in range(begin, end)])
+        kafka.put(one, [f"{one} {begin} and more".encode()])
+        query.batch(kafka, cluster, reads[topics], failOnDataLoss="false")
+    state = tmp_path / "ck" / "state" / "0" / "0"
+    state.mkdir(parents=True)
+    (state / "1.delta").write_text("")
+    if again is None:
+        kafka.admin.delete_topics([two])[two].result(60)
+    more = ["--to-batch", "0", "--dry-run", "--json"]
+    told = json.loads(run(broker, "rewind", tmp_path / "ck", *more).stdout)["rows"]
+    twice = str(told["twice"])
+    said = run(broker, "rewind", tmp_path / "ck", "--to-batch", "0", "--accept-duplicates", twice)
+    assert said.exit_code == 0, said.output
+    query.batch(kafka, cluster, reads["both" if again else "one"], failOnDataLoss="false")
+    doubled = {row for row, count in Counter(query.rows).items() if count > 1}
+    assert {row for row in doubled if row.startswith(two.encode())} == {
+        f"{two} {number}".encode() for number in range(*(again or (0, 0)))
+    }
+    assert told["twice"] == len(doubled)
+
+
 def delete_records(kafka: Kafka, topic: str, before: int) -> None:
     """Remove a topic's first rows."""
     place = TopicPartition(topic, 0, before)

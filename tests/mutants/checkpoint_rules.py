@@ -162,6 +162,9 @@ MUTANTS: list[Mutant] = [
     *mutants_of(("tests/histories/test_kept.py",), Break("what was written is forgotten when an edit is taken back", "undo", "standing.checkpoint.note(NOTED_PLACES, backup.places)", "pass")),
     *mutants_of(
         COMMAND,
+        Break("what was read later is not read anew", "_of_others", "ends.get(place, first)", "ends.get(place, stands[place])"),
+        Break("what was left later is not read anew", "pay_and_carry_out", "left_places(last)", "{}"),
+        Break("what is gone is read anew", "_of_others", "place[1:] in there.first", "True"),
         Break("an added topic was never read", "_stood", "back.offsets[tp]", "0"),
         Break("no earlier query has read an added topic", "_stood", "one.note.sink == sink", "False"),
         Break("an added topic is the one that was read", "_stood", "sorted(recreated(left.ids, ids).keys() - left.gone)", "[]"),
