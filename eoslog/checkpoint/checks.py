@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eoslog.checkpoint.backups import interrupted
+from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import NextStart, Standing
 from eoslog.client.admin.topics import EARLIEST, LATEST, cut_below, list_offsets
 from eoslog.client.wire.cluster import Cluster
@@ -207,6 +208,16 @@ def _lost(cluster: Cluster, standing: Standing) -> Iterator[str]:
             yield f"DataLoss: {lost}"
         for (topic, partition), at in log_cut_at(cluster, position).items():
             yield f"DataLoss: the log of {topic}-{partition} was cut, and differs from offset {at} on"
+
+
+def check_log(cluster: Cluster, standing: Standing) -> None:
+    """Raise NotEditable if the log is not the one that the query has read, or lacks what it has yet to read:
+    on another cluster nobody would see that."""
+    if said := next(_lost(cluster, standing), ""):
+        raise NotEditable(
+            f"{said}. Nothing was changed. Start the query once where it is: with failOnDataLoss=false it "
+            "goes on with what is there. Then give the command again"
+        )
 
 
 def log_cut_at(cluster: Cluster, position: SourcePosition) -> Offsets:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
-from eoslog.checkpoint.checks import log_cut_at
+from eoslog.checkpoint.checks import check_log, log_cut_at
 from eoslog.checkpoint.compare import Effect, Fate, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import editable, editing, may_go_on, tell
@@ -183,6 +183,7 @@ def move_cluster(
     The place is the same offset, or is found by timestamps; the records around it have to be the same.
     """
     found, given = editable(session, checkpoint), _given(offsets)
+    check_log(session.cluster, found)
     timeout = session.cluster.config.api_timeout_ms / 1000
     with Cluster(client_config(to_bootstrap_server, to_command_config, timeout, {})) as there:
         new_id = cluster_id(there)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import Result
+from confluent_kafka import TopicPartition
 
 from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.backups import check_not_moved
@@ -233,6 +234,34 @@ def test_offsets_of_the_old_cluster_mean_nothing_on_the_new_one(
 def test_the_same_cluster_is_no_move(broker: EmbeddedBroker, decided: Path) -> None:
     said = moved(broker, broker, decided)
     assert said.exit_code == 1 and "where the query is: no move" in said.output
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_log_that_is_not_the_one_that_was_read_is_not_moved(
+    broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path: Path, made_anew: bool
+) -> None:
+    """The new cluster has a copy of the log of now, and what was lost would not be seen there."""
+    old, new = Kafka(broker.bootstrap), Kafka(other.bootstrap)
+    here, there = (Cluster(ClientConfig((("127.0.0.1", one.port),))) for one in (broker, other))
+    topic = old.topic()
+    old.put(topic, [b"%d" % number for number in range(10)])
+    query = Reading(tmp_path / "ck", topic)
+    query.batch(old, here, topic)
+    if made_anew:
+        old.make_anew(topic)
+    old.put(topic, [b"%d" % number for number in range(10, 25)])
+    if not made_anew:
+        place = TopicPartition(topic, 0, 13)
+        old.admin.delete_records([place])[place].result(60)
+    copy_topic(old, new, topic, 1, 0 if made_anew else 13)
+    said = moved(broker, other, tmp_path / "ck", "--accept-loss", "99")
+    assert said.exit_code == 1 and "DataLoss: " in said.output, said.output
+    query.batch(old, here, topic, failOnDataLoss="false")
+    assert moved(broker, other, tmp_path / "ck").exit_code == 0
+    new.put(topic, [b"25"])
+    query.batch(new, there, topic)
+    lost = range(10, 10 if made_anew else 13)
+    assert query.rows == [b"%d" % number for number in range(26) if number not in lost]
 
 
 # -- topics that are left out ----------------------------------------------------------------------

@@ -172,6 +172,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         MOVE,
+        Break("any log is moved", "move_cluster", "check_log(session.cluster, found)", "pass"),
         Break("what is left out is nowhere on the new cluster", "_end_of", "_of(number, left)", "{}"),
         Break("what is left out stands at its old offsets there", "Left.moved", "{**known, **old}", "known"),
         Break("what is left out has an equal log there", "_end_of", "position.left.moved(_of(number, left), *today, position.cluster)", "type(position.left)(position.left.offsets)"),
