@@ -276,6 +276,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         ("tests/shadow/test_shadow.py",),
         Break("what comes before the first batch counts", "compare.steps", "goes_on or batch or _is_empty(batches[number])", "goes_on"),
+        Break("what follows the first of two batches is not compared", "compare.together", "Step(one.first, other.last, one.after, one.decision, written, own)", "Step(one.first, other.last, one.after, one.decision, one.written, own)"),
         Break("batches at one decision are steps", "compare.steps", "found[-1].decision == step.decision", "False"),
         Break("a batch that is not done is compared", "compare.steps", "own_end is None or (before is None and (goes_on or batch or _is_empty(batches[number])))", "before is None and (goes_on or batch or _is_empty(batches[number]))"),
     ),

@@ -70,6 +70,14 @@ def test_batches_that_end_at_the_same_decision_are_one_step() -> None:
     ]  # fmt: skip
 
 
+def test_batches_of_one_number_are_compared_to_the_last_one_s_end() -> None:
+    """An earlier version took two decisions of one number for the same: no row between them is left out."""
+    batches = [planned(0, 3, (10, 30, 0), began=0), planned(1, 3, (20, 50, 9)), planned(2, 4, (30, 60, 18))]
+    assert steps(batches, {B: 27}) == [
+        Step(0, 1, None, 3, {A: (0, 50)}, {B: (0, 18)}), Step(2, 2, 3, 4, {A: (50, 60)}, {B: (18, 27)})
+    ]  # fmt: skip
+
+
 def test_no_shadow() -> None:
     with pytest.raises(NoShadow, match=r"batch 4 ends at no decision of another query.*--from-batch"):
         steps([Planned(4, (json.dumps(to_json({S: 1})),))], {})
