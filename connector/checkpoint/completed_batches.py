@@ -37,6 +37,7 @@ def check_completed(
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
         if begun:  # of this sink Spark has noted no batch: what another one got, or other queries, is done
+            _check_first_of_sink(sink, since, decided, rows, accepted)
             check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
@@ -51,7 +52,7 @@ def check_completed(
         return
     if (word := f"decisions-gone:{newest}") in accepted:
         return
-    if forgotten:
+    if forgotten or (rows.followed and decided is None and not (rows.lacks or rows.undecided)):
         _refuse_followed(sink, f"has completed batch {newest}", rows, to_accept(word, accepted))
     _refuse_completed(sink, completed, newest, decided, accepted, last)
 
@@ -124,6 +125,53 @@ def check_undecided(story: StartFacts) -> None:
         "decisions, and these rows would be written again. Nothing was written. Start with the checkpoint of "
         "these batches, if it is there. If these rows may be there twice, set "
         f"{to_accept(word, story.accepted)}"
+    )
+
+
+def _check_first_of_sink(
+    sink: str, since: int | None, decided: Batch | None, rows: RowsFound, accepted: Collection[str]
+) -> None:
+    """Check that no rows of the sink are visible, of which no batch is decided or done, as it was given the
+    batches from `since` on: after a change of the name, or on another cluster. Raises CheckpointOlder unless
+    that is accepted."""
+    if decided is not None or not rows.undecided or (word := f"decisions-gone:{since}") in accepted:
+        return
+    raise CheckpointOlder(
+        f"sink {sink}: it gets its first batch of this query, batch {since}, and rows of it are visible "
+        f"already{_some(rows.undecided)}. The cluster does not have their decision any more. If an older "
+        "copy of the checkpoint was put back, they would be written again. Nothing was written. Bring the "
+        f"right checkpoint back, which is the newest. If others have written them, set "
+        f"{to_accept(word, accepted)}"
+    )
+
+
+def check_moved(
+    sink: str,
+    batch: Batch,
+    unknown: Batch | None,
+    rows: Sequence[str],
+    accepted: Collection[str],
+    *,
+    forgotten: bool,
+) -> None:
+    """Check that a cluster to which the query moves, by its options, knows no batches of it that the
+    checkpoint does not know. `unknown`: the last one that it knows, of a start which the checkpoint does not;
+    `forgotten`: it knows that there were some; `rows`: where rows of the sink are younger than the last one
+    of the checkpoint. `batch`: to be written. Raises CheckpointOlder unless that is accepted."""
+    if not (unknown is not None or rows or forgotten):
+        return
+    if (word := f"decisions-gone:{batch.batch_id}") in accepted:
+        return
+    why = "the sink's decisions are forgotten there"
+    if rows:
+        why = f"the sink has rows there that are younger than the checkpoint's last ones{_some(rows)}"
+    if unknown is not None:
+        why = f"the sink has decided {unknown} there, by a start that the checkpoint does not know"
+    raise CheckpointOlder(
+        f"sink {sink}: the query moves to another cluster with {batch}, and it has been there before: {why}. "
+        "If an older copy of the checkpoint was put back, rows would be written again. Nothing was written. "
+        "Bring the right checkpoint back, which is the newest. If these rows may be there twice, set "
+        f"{to_accept(word, accepted)}"
     )
 
 

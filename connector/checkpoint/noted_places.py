@@ -135,6 +135,21 @@ class NotedPlaces(NamedTuple):
         others = {*topics} - {place.topic for place in self.everywhere}
         return {} if newest is None else dict.fromkeys(others, newest)
 
+    def elsewhere(self, topics: Iterable[str] = ()) -> dict[str, int]:
+        """On another cluster, where none of these places are: topics where rows of later batches would be.
+        `topics`, times: as in without_place()."""
+        since = 0 if self.waiting is None else self.waiting.since_ms
+        newest = max((since, *(place.time_ms for place in self.everywhere)))
+        named = {*topics, *(place.topic for place in self.everywhere)}
+        named |= set() if self.waiting is None else {self.waiting.topic}
+        return dict.fromkeys(named - {""}, newest) if newest else {}
+
+    def moved(self, topic: str) -> Self:
+        """What is known on another cluster. `topic`: the sink's, "": not known."""
+        there = self.elsewhere()
+        known = topic or (next(iter(there)) if len(there) == 1 else "")
+        return type(self)(waiting=Waiting(known, max(there.values()))) if there else type(self)()
+
     def names_no_topic(self, topics: Iterable[str]) -> bool:
         """Whether nothing says where rows of later batches would be. `topics`: as in without_place()."""
         return not (self.everywhere or self.without_place(topics))

@@ -9,7 +9,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import FRESH_SECONDS, CheckpointView, has_rested
-from eoslog.connector.checkpoint.noted_places import NotedPlaces, Waiting
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces, Waiting
 from eoslog.connector.checkpoint.start_facts import Completed, RowsFound
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.places import Place, Places, Seen, by_partition
@@ -59,7 +59,8 @@ def rows_found(
     known = decided is not None and decided.batch_id >= note.newest
     lost = undecided_behind(cluster, sink, last, is_known=known) if noted or known else ()
     if not noted:
-        return RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
+        found = RowsFound(batch=done, lacks=_said(lacking(cluster, reversed(note.older))), undecided=lost)
+        return found if known or completed is None else _after_edit(cluster, found, note, sink, topics)
     newest, places = noted[0]
     if completed is None and not known:
         return RowsFound()
@@ -76,6 +77,14 @@ def rows_found(
     proven = _newest_visible(cluster, noted, decided) if is_ours and not known else None
     unseen = decided is None and note.names_no_topic(topics)
     return RowsFound(noted[0][0], batch, lacks, bool(places), behind, proven, lost, unseen)
+
+
+def _after_edit(
+    cluster: Cluster, found: RowsFound, note: NotedPlaces, sink: str, topics: Collection[str]
+) -> RowsFound:
+    """The same where no batch is noted since an edit, or on another cluster, and no decision is known."""
+    unseen = note.waiting is not None and note.names_no_topic(topics)
+    return found._replace(followed=_behind(cluster, note, sink, topics), unseen=unseen)
 
 
 def _behind(cluster: Cluster, note: NotedPlaces, sink: str, topics: Collection[str]) -> tuple[str, ...]:
@@ -173,6 +182,25 @@ def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
         kept = kept.without([place for place in kept.older if place.topic not in topics])
     if kept != note:
         kept.write(view.checkpoint)
+
+
+def note_moved(checkpoint: Checkpoint, topic: str) -> None:
+    """Note, for another cluster, what later rows are younger than, and no places. `topic`: as in Waiting.
+    Raises CheckpointUnreadable."""
+    moved = NotedPlaces.read(checkpoint).moved(topic)
+    if moved == NotedPlaces():
+        checkpoint.forget(NOTED_PLACES)
+    else:
+        moved.write(checkpoint)
+
+
+def visible_since(
+    cluster: Cluster, checkpoint: Checkpoint, sink: str, topics: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Where rows of the sink are on another cluster than the one of the noted places that are younger than
+    those. `topics`: to which the query writes. Raises KafkaError, RetriesExhausted, CheckpointUnreadable."""
+    there = NotedPlaces.read(checkpoint).elsewhere(topics)
+    return tuple(followed(cluster, (), sink, NOBODY, waiting=there))
 
 
 def wait_for_rows(view: CheckpointView, topic: str | None) -> bool:

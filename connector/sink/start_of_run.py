@@ -23,6 +23,7 @@ from eoslog.connector.checkpoint.completed_batches import (
     check_first,
     check_forgotten,
     check_last,
+    check_moved,
     check_run_again,
     check_whole,
     others_batches,
@@ -36,7 +37,7 @@ from eoslog.connector.checkpoint.new_checkpoint import (
     takes_place,
     unread,
 )
-from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
+from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
 from eoslog.connector.checkpoint.source_changes import canonical_text
@@ -83,6 +84,7 @@ from eoslog.connector.sink.noted_rows import (
     forget_lacking,
     is_unseen,
     not_of_others,
+    note_moved,
     open_of_visible,
     places_decided,
     places_of_queries,
@@ -90,6 +92,7 @@ from eoslog.connector.sink.noted_rows import (
     rows_found,
     seen_of_planned,
     unnumber,
+    visible_since,
     wait_for_rows,
 )
 from eoslog.errors import RetriesExhausted
@@ -117,7 +120,7 @@ class StartOfRun:
         self._group = options.group_of(sink.id)
         self._upgraded = False
         self._left: Left | None = None
-        self._started = False
+        self._started = self._is_again = False
         self.acquired = False
         """Whether the sink was acquired before its begin: what this process remembers of it is over."""
         self._observed: dict[str, Decision | None] = {}
@@ -159,8 +162,9 @@ class StartOfRun:
         is_new = given is None or given.sink != sink.id or moved
         if is_new:
             view.checkpoint.sync_completed()  # the new sink knows nothing of the batches that are done
-        if moved:
-            view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
+        if moved and given is not None:
+            self._check_moved(given)
+            note_moved(view.checkpoint, self._options.topic or "")
         elif is_new:
             unnumber(view, self.known_starts.topics)  # its batches are another sink's
         else:
@@ -169,9 +173,31 @@ class StartOfRun:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
         self._started = wait_for_rows(view, self._options.topic)
+        self._is_again = not is_new and given is not None and given.since >= view.batch.batch_id
         self._check_first()
         self._check_beginning()
         self._runner.run(note_stream(sink, view.batch, notes))
+
+    def _check_moved(self, given: NotedSink) -> None:
+        """Check that the cluster to which the query moves knows of no batch that the checkpoint does not:
+        under this name and the one before. Raises CheckpointOlder."""
+        view, known = self._view, self.known_starts
+        for name in sorted({self._sink.id, *([] if given.sink is None else [given.sink])}):
+            last = self._observed.get(name)
+            decided = None if last is None else _of_query(last, view)
+            made = None if decided is None or last is None else last.of(view.batch.query_id)
+            is_here = decided is not None and (  # else check_checkpoint and check_story compare it
+                decided.batch_id >= view.batch.batch_id
+                or view.checkpoint.planned_if_kept(decided.batch_id) is not None
+                or (made is not None and made.start is not None and made.start.word in known.words)
+            )
+            forgotten, rows = False, tuple[str, ...]()
+            if last is None:
+                forgotten = self._runner.run(has_forgotten(Sink(name)))
+                rows = visible_since(self._cluster, view.checkpoint, name, known.topics)
+            unknown = None if is_here else decided
+            accepted = self._options.accepted
+            check_moved(name, view.batch, unknown, rows, accepted, forgotten=forgotten)
 
     def _check_name(self) -> None:
         """Check that a new checkpoint does not begin under a name whose decisions the cluster has forgotten,
@@ -355,7 +381,8 @@ class StartOfRun:
             rows_found, self._cluster, view, *known, sink=self._sink.id, again=again, topics=topics
         )
         rows = look()
-        if self._started and _is_first(view) and begun.decided is None and not before:
+        is_first = (self._started and _is_first(view)) or self._is_again
+        if is_first and begun.decided is None and not before:
             behind = behind_the_first(self._cluster, view.checkpoint, self._sink.id, topics)
             rows = rows._replace(undecided=behind)
         if rows.lacks or begun.lost:  # a log that was cut has lost markers, too
@@ -608,7 +635,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
         unnumber(view)
     else:
-        view.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
+        note_moved(view.checkpoint, options.topic or "")
     NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
 
 

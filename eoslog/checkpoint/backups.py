@@ -86,6 +86,12 @@ class Backup:
         """Whether it has moved the query to another cluster."""
         return self.cluster is not None and self.state is EditState.DONE
 
+    @property
+    def came_from(self) -> str | None:
+        """The cluster that it has moved the query away from. None: none, or it is not known."""
+        found = None if self.cluster is None or self.note is None else json.loads(self.note)["cluster"]
+        return None if found is None else str(found)
+
     def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
         """Write it with another state. Raises CheckpointUnreadable."""
         now = replace(self, state=state, by=Editor.this())
@@ -156,21 +162,25 @@ def newest_backup(checkpoint: Checkpoint) -> Backup | None:
     return _read(checkpoint, numbered(number)) if number else None
 
 
+def all_backups(checkpoint: Checkpoint) -> list[Backup]:
+    """All edits, in order. Raises CheckpointUnreadable."""
+    return [_read(checkpoint, numbered(number)) for number in numbers(checkpoint)]
+
+
 def backups_since(checkpoint: Checkpoint, name: str) -> list[Backup]:
     """The backup of this name and all later ones, in order. Raises CheckpointUnreadable."""
     there = numbers(checkpoint)
     if name not in map(numbered, there):
         said = ", ".join(map(numbered, there)) or "none"
         raise CheckpointUnreadable(checkpoint.location, f"there is no backup {name}", f"it has {said}")
-    found = [_read(checkpoint, numbered(number)) for number in there]
+    found = all_backups(checkpoint)
     return found[[one.name for one in found].index(name) :]
 
 
 def check_not_moved(checkpoint: Checkpoint, batch: int) -> None:
     """Raise NotEditable if the query has been moved to another cluster since this batch, by move-cluster or
     the option cluster.moved.to: offsets of one mean nothing in the other. Raises CheckpointUnreadable."""
-    for number in numbers(checkpoint):
-        backup = _read(checkpoint, numbered(number))
+    for backup in all_backups(checkpoint):
         if backup.has_moved and batch < backup.becomes.batch_id:
             raise NotEditable(
                 f"the ends of batch {batch} are of another cluster: the query was moved since ({backup.name})"

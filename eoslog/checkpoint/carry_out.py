@@ -28,6 +28,7 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.sink.noted_rows import note_moved
 from eoslog.connector.sink.start_of_run import of_group
 from eoslog.connector.sink.start_of_run import source_offsets as committed_with
 from eoslog.errors import UnknownTopic
@@ -64,7 +65,7 @@ def carry_out(
     else:  # a rebuilt batch is the one that it was
         _note_decided(standing, backup.becomes)
     if moved is not None:
-        standing.checkpoint.forget(NOTED_PLACES)  # they are another cluster's
+        note_moved(standing.checkpoint, _topic_of(standing) or "")
         moved.write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
 
@@ -228,12 +229,18 @@ def _move(
 ) -> None:
     decisions = ANCHOR if standing.note is None else standing.note.decisions
     decided = None if standing.decision is None else standing.decision.start
-    topic = None if decided is None else decided.topic
+    topic = _topic_of(standing)
     start = NotedStarts.read(standing.checkpoint).add(  # copies stop from now on
         standing.checkpoint, decided, to.batch_id + 1, topic
     )
     done = standing.completed
     move(cluster, standing.sink, standing.decision, to, source, done, decisions, ends, saving, start)
+
+
+def _topic_of(standing: Standing) -> str | None:
+    """As in Start, of the sink's last decision. None: not recorded."""
+    start = None if standing.decision is None else standing.decision.start
+    return None if start is None else start.topic
 
 
 def _saving(

@@ -6,7 +6,8 @@ those below are the ones that were read, those from it on are the ones to come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eoslog.checkpoint.backups import Backup, all_backups, batch_of
 from eoslog.checkpoint.carry_out import carry_out, state_topic_of
 from eoslog.checkpoint.checks import check_log, log_cut_at
 from eoslog.checkpoint.compare import Effect, Fate, Moved
@@ -31,16 +33,21 @@ from eoslog.checkpoint.standing import (
 )
 from eoslog.checkpoint.targets import LogBounds
 from eoslog.client.admin.topics import list_offsets
-from eoslog.client.records.fetch import count_rows, fetch
+from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.spark_logs import source_position
+from eoslog.connector.commit.begin import has_forgotten
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import SourcePosition, parse_bound
 from eoslog.connector.offsets.plan import recreated
+from eoslog.connector.run.places_in_log import followed
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
-from eoslog.connector.sink.noted_rows import undecided_behind
+from eoslog.connector.sink.noted_rows import undecided_behind, visible_since
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.protocol.topic_partitions import TopicPartition
 
@@ -92,6 +99,12 @@ class Log:
             same = [_equal(rows[name], record[name][0]) for name in ("timestamp", "key", "value")]
             found += rows["offset"].filter(pc.and_(pc.and_(*same[:2]), same[2])).to_pylist()
         return found
+
+    def contents(self, at: int) -> Iterator[tuple[int, list[int]]]:
+        """A number for the content of each record from an offset on, and the last offset of these."""
+        for rows in self._read(at, self.end):
+            columns = (rows[name].to_pylist() for name in _SAME)
+            yield rows["offset"][-1].as_py() + 1, [hash(repr(one)) for one in zip(*columns, strict=True)]
 
     def _read(self, start: int, end: int) -> Iterator[pa.Table]:
         if end <= start:
@@ -199,11 +212,15 @@ def move_cluster(
         known = {topic: number for topic, number in ids.items() if number is not None}
         epochs = leader_epochs(there, at)
         edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id, left=left)
+        decided = _decided_there(there, found, batch_of(found, edit.end), new_id)
         document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document(), "not_found": said}
         if not may_go_on(session, found, effect, document, how, *said):
             return
         kept = state_topic_of(found.decision)
-        backup = carry_out(there, _left(session.cluster, there, found, new_id), edit, new_id, kept)
+        _leave(session.cluster, found)
+        group = None if found.note is None else found.note.group
+        moved = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
+        backup = carry_out(there, moved, edit, new_id, kept)
     tell(
         session,
         document | {"done": True, "backup": backup.name},
@@ -244,7 +261,7 @@ def _mapped(
         )
         watch.begin(f"comparing {place[1]}-{place[2]}", max(here.end - at, 0))
         ends[place] = found_again(here, there, at, given.get(place[1:]))
-        missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
+        missing = _missing(here, there, at, ends[place], watch)
         moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
     return ends, Effect(tuple(moved))
 
@@ -283,7 +300,7 @@ def _left_out(
                 raise
             said.append(f"{where[0]}-{where[1]}, which the query reads no more: {error}")
             continue
-        missing = max(_count(here, at, watch) - _count(there, ends[place], None), 0)
+        missing = _missing(here, there, at, ends[place], watch)
         moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
     return (
         ends,
@@ -306,40 +323,111 @@ def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
     return others
 
 
-def _count(log: Log, start: int, watch: output.ProgressListener | None) -> int:
-    total, at = 0, start
-    for rows, reached in count_rows(
-        log.cluster, log.topic, log.partition, start, max(log.end, start), committed=log.committed
-    ):
-        total += rows
-        if watch is not None:
-            watch.advance(reached - at)
+def _missing(old: Log, new: Log, at: int, there: int, watch: output.ProgressListener) -> int:
+    """How many records of the old log from `at` on the new one has not from `there` on. Their contents are
+    compared, not counted: others may write to the new one already."""
+    lacking, behind, ahead = Counter[int](), new.contents(there), 0
+    for reached, found in old.contents(at):
+        lacking.update(found)
+        ahead += len(found)
+        while ahead > 0 and (others := next(behind, None)) is not None:
+            lacking.subtract(others[1])
+            ahead -= len(others[1])
+        lacking = Counter({one: count for one, count in lacking.items() if count})
+        watch.advance(reached - at)
         at = reached
-    return total
+    rest = behind if any(count > 0 for count in lacking.values()) else iter(())
+    for _, found in rest:
+        lacking.subtract(one for one in found if one in lacking)
+    return sum(count for count in lacking.values() if count > 0)
 
 
-def _left(old: Cluster, new: Cluster, found: Standing, new_id: str) -> Standing:
-    """Stop the query's driver on the old cluster, and carry out what it has decided. Returns the query with
-    the decision and the group's offsets of the new cluster."""
-    if found.note is None:
-        return found
-    if found.sink is None:
-        return replace(found, cluster_id=new_id, committed=committed_by(new, found.note.group))
-    decisions = found.note.decisions
-    there = last_decision(new, found.sink, decisions)
-    if behind := undecided_behind(new, found.sink.id, there):
+_OTHER_NAME = (
+    "give the query another transactional.id, run one batch of it where it is, and give the command again"
+)
+
+
+def _decided_there(new: Cluster, found: Standing, to: Batch, new_id: str) -> Decision | None:
+    """The sink's last decision on the new cluster. `to`: the batch that is to be the last one there. Raises
+    NotEditable unless the checkpoint knows all that its query has written there."""
+    sink, note = found.sink, found.note
+    if sink is None or note is None:
+        return None
+    there = last_decision(new, sink, note.decisions)
+    been = [one for one in all_backups(found.checkpoint) if new_id in (one.cluster, one.came_from)]
+    last = None if there is None else there.last_of(found.query_id)
+    if last is not None and not _is_known(found, last, to, been):
         raise NotEditable(
-            f"on the new cluster rows of the sink {found.sink.id} are visible behind its last decision there "
-            f"({'; '.join(behind[:5])}): it has lost decisions, and the query may write these rows again. "
-            "Nothing was changed. Give the query another transactional.id, run one batch of it where it is, "
-            "and give the command again"
+            f"on the new cluster the sink {sink.id} has decided {last}, which this checkpoint does not know: "
+            "it is an older copy, or another copy has gone on there. Nothing was changed. Go on with the "
+            "checkpoint of that batch. If it is lost, remove this one, and write that one again: eoslog "
+            f"checkpoint rebuild --transactional-id {sink.id}, with the new --bootstrap-server"
         )
-    Runner(old, OWN_TIMEOUT_MS, decisions=decisions).run(fence(found.sink))
-    if last_decision(old, found.sink, decisions) != found.decision:
+    other = None if there is None else there.of_query
+    if other is not None and last is None and not _knows_as_others(found, other.batch):
+        raise NotEditable(
+            f"on the new cluster the sink {sink.id} is another query's, which would stop: it has decided "
+            f"{other.batch}. Nothing was changed. To go on beside it, {_OTHER_NAME}"
+        )
+    if why := _forgotten_there(new, found, there, been, note.decisions):
+        raise NotEditable(
+            f"on the new cluster {why}: it has lost decisions, and the query may write these rows again. "
+            "Nothing was changed. If this checkpoint is an older copy, bring the newest one back. If rows "
+            f"may be there twice, or others have written them, {_OTHER_NAME}"
+        )
+    return there
+
+
+def _is_known(found: Standing, last: Batch, to: Batch, been: Sequence[Backup]) -> bool:
+    """Whether the checkpoint knows the query's last batch on a cluster: moves have left it there, or this one
+    will, or its plan is that."""
+    kept = found.checkpoint.planned_if_kept(last.batch_id)
+    known = [to, *([] if kept is None else [batch_of(found, kept)])]
+    known += [one for backup in been for one in (backup.was, backup.becomes)]
+    return any(last.repeats(one) for one in known)
+
+
+def _knows_as_others(found: Standing, batch: Batch) -> bool:
+    """Whether the old cluster knows a batch of another query, or a later one: this query came after it."""
+    known = None if found.decision is None else found.decision.last_of(batch.query_id)
+    return known is not None and known.batch_id >= batch.batch_id
+
+
+def _forgotten_there(
+    new: Cluster, found: Standing, there: Decision | None, been: Sequence[Backup], decisions: str
+) -> str:
+    """What shows that the new cluster has lost decisions of the sink; "": nothing does. `been`: the moves by
+    which the query was there."""
+    sink = found.sink
+    if sink is None:
+        return ""
+    if behind := undecided_behind(new, sink.id, there):
+        return f"rows of the sink {sink.id} are visible behind its last decision there{_some(behind)}"
+    if there is not None:
+        return ""
+    left = [one.places for one in been if one.came_from not in (None, found.cluster_id) and one.places]
+    if left:
+        then = NotedPlaces.read(found.checkpoint.changed({f"eoslog/{NOTED_PLACES}": left[-1]}))
+        rows = tuple(followed(new, then.everywhere, sink.id))
+    else:
+        topic = None if found.decision is None or found.decision.start is None else found.decision.start.topic
+        rows = visible_since(new, found.checkpoint, sink.id, [topic] if topic else [])
+    if rows:
+        return f"the sink {sink.id} has rows that the checkpoint does not know{_some(rows)}"
+    runner = Runner(new, OWN_TIMEOUT_MS, decisions=decisions)
+    if not been and runner.run(has_forgotten(sink)):
+        return f"the decisions of the sink {sink.id} are forgotten"
+    return ""
+
+
+def _some(said: Sequence[str]) -> str:
+    return f" ({'; '.join(said[:5])})"
+
+
+def _leave(old: Cluster, found: Standing) -> None:
+    """Stop the query's driver on the old cluster, and carry out what it has decided."""
+    if found.sink is None or found.note is None:
+        return
+    Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions).run(fence(found.sink))
+    if last_decision(old, found.sink, found.note.decisions) != found.decision:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
-    return replace(
-        found,
-        cluster_id=new_id,
-        decision=there,
-        committed=committed_by(new, found.note.group),
-    )

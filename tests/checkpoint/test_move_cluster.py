@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
 
-from eoslog.checkpoint import carry_out
+from eoslog.checkpoint import carry_out, move_command
 from eoslog.checkpoint.backups import check_not_moved
 from eoslog.checkpoint.edit_numbers import NotEditable
+from eoslog.cli import main
 from eoslog.client.admin.groups import commit_plain, fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.commit.commands import Rules
+from eoslog.connector.commit.faults import CheckpointOlder
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.connector.options.sink_options import sink_options
+from eoslog.connector.sink import start_of_run
 from eoslog.connector.sink.committer import begin_batch, commit_batch
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
-from eoslog.errors import DataLoss
+from eoslog.errors import DataLoss, WrongCluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import (
     Reading,
@@ -38,6 +47,7 @@ from tests.checkpoint.checkpointkit import (
     run,
     sink_of,
 )
+from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
 from tests.connector.brokers import Kafka
 
 
@@ -456,3 +466,305 @@ def test_a_query_on_two_clusters_is_not_edited(
         planned.write_text("\n".join([*head, elsewhere]))
     said = run(broker, command[0], decided, *command[1:])
     assert said.exit_code == 1 and "is one of the cluster elsewhere" in said.output, said.output
+
+
+# -- a checkpoint that the new cluster knows already -----------------------------------------------
+# Copies of a checkpoint come back: the new cluster knows later batches, or has forgotten them. Rows are
+# counted on both clusters; a mirror copies those of the target, too.
+
+
+def copied_behind(old: Kafka, new: Kafka, topic: str, first: int, until: int | None = None) -> None:
+    """A mirror copies a topic's rows from so many on."""
+    producer = new.producer(acks="all")
+    for _, _, key, value, _, at, _ in old.rows(topic)[first:until]:
+        producer.produce(topic, value, key, timestamp=at)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture
+def old(broker: EmbeddedBroker) -> Kafka:
+    return Kafka(broker.bootstrap)
+
+
+@pytest.fixture
+def new(other: EmbeddedBroker) -> Kafka:
+    return Kafka(other.bootstrap)
+
+
+@pytest.fixture
+def query(old: Kafka, new: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CopyQuery:
+    """A query that has run two batches, and whose topics are mirrored."""
+    source, target = old.topic(), old.topic()
+    names = {"transactional.id": f"s-{source}", "kafka.group.id": f"g-{source}"}
+    query = CopyQuery(tmp_path / "checkpoint", old, source, target, names, monkeypatch)
+    for first in (0, 10):
+        query.puts(first)
+        assert query.start()
+    for topic in (source, target):
+        new.topic(name=topic)
+        copied_behind(old, new, topic, 0)
+    return query
+
+
+def move(query: CopyQuery, old: Kafka, new: Kafka, *more: str) -> Result:
+    """`move-cluster` of the query's checkpoint."""
+    given = ["--bootstrap-server", old.bootstrap, "--to-bootstrap-server", new.bootstrap, "--watch", "0"]
+    arguments = ["checkpoint", "move-cluster", str(query.place), *given, "--fence", *more]
+    return CliRunner().invoke(main, arguments)
+
+
+def backed_up(query: CopyQuery) -> Path:
+    """A copy of the checkpoint."""
+    return Path(shutil.copytree(query.place, query.place.with_name("copy")))
+
+
+def put_back(query: CopyQuery, copy: Path) -> None:
+    shutil.rmtree(query.place)
+    shutil.copytree(copy, query.place)
+
+
+def ran(query: CopyQuery, *firsts: int) -> None:
+    """So many batches of ten rows."""
+    for first in firsts:
+        query.puts(first)
+        assert query.start()
+
+
+def forget(kafka: Kafka, query: CopyQuery) -> None:
+    """The cluster forgets the query's decisions and offsets."""
+    for group in (query.sink["transactional.id"], query.sink["kafka.group.id"]):
+        kafka.admin.delete_consumer_groups([group])[group].result(30)
+
+
+def rebuilt(query: CopyQuery, kafka: Kafka) -> None:
+    """The way out that the messages name: the checkpoint is written again, from the cluster's decision."""
+    shutil.rmtree(query.place)
+    given = ["--transactional-id", query.sink["transactional.id"], "--topic", query.target]
+    address = ["--bootstrap-server", kafka.bootstrap]
+    arguments = ["checkpoint", "rebuild", str(query.place), *given, *address, "--watch", "0", "--fence"]
+    said = CliRunner().invoke(main, arguments)
+    assert said.exit_code == 0, said.output
+
+
+def goes_on(query: CopyQuery) -> None:
+    """With all rows once; a rebuilt checkpoint runs its last batch again first."""
+    while query.start():
+        pass
+    assert query.astray == EXACT
+
+
+def test_a_copy_of_before_is_not_moved_again(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+    """The new cluster has decided later batches of it."""
+    copy = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    there = query.on(new)
+    ran(there, 20, 30)
+    put_back(query, copy)
+    for more in ((), ("--dry-run",)):
+        said = move(query, old, new, *more)
+        assert said.exit_code == 1, (said.output, there.start(), there.astray)
+        assert "has decided batch 3 of query" in said.output and "Nothing was changed" in said.output
+    rebuilt(query, new)
+    there.puts(40)
+    goes_on(there)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_the_wrong_one_of_two_copies_is_not_moved_back(
+    query: CopyQuery, old: Kafka, new: Kafka, batches: int
+) -> None:
+    """A copy of before has gone on where it was, and the one that was moved has run fewer or more batches."""
+    copy = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    ran(query.on(old, copy), 20, 30)
+    there, size = query.on(new), 12 // batches
+    for number in range(batches):  # the mirror has not copied all yet
+        copied_behind(old, new, query.source, 20 + number * size, 20 + (number + 1) * size)
+        assert there.start()
+    said = move(query, new, old)
+    query.puts(50)
+    assert said.exit_code == 1, (said.output, query.start(), query.astray)
+    assert "has decided batch 3 of query" in said.output
+    rebuilt(query, old)
+    query.puts(60)
+    goes_on(query)
+
+
+@pytest.mark.parametrize("way", ["its rows", "its decisions"])
+def test_a_copy_of_before_is_not_moved_again_when_all_is_forgotten(
+    query: CopyQuery, old: Kafka, new: Kafka, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows there are younger than the last one that the checkpoint knows, or the sink has decided there."""
+    copy = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    there = query.on(new)
+    ran(there, 20, 30)
+    forget(new, query)
+    put_back(query, copy)
+    if way == "its decisions":
+        monkeypatch.setattr(move_command, "visible_since", lambda *_given: ())
+    else:
+        monkeypatch.setattr(move_command, "has_forgotten", lambda _sink: (yield from no()))
+    said = move(query, old, new)
+    assert said.exit_code == 1, (said.output, there.start(), there.astray)
+    assert "an older copy" in said.output and "Nothing was changed" in said.output
+    assert query.start() is False, "it goes on where it is, if that is what is wanted"
+    query = query.on(old, transactional_id=f"{query.sink['transactional.id']}-2")
+    copied_behind(new, old, query.source, 20)
+    assert query.start()
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+
+
+def no() -> Rules[bool]:
+    """A cluster that has forgotten even that it has forgotten."""
+    yield from ()
+    return False
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_query_moves_to_and_fro(query: CopyQuery, old: Kafka, new: Kafka, forgotten: bool) -> None:
+    """Mirrors copy source and target each time; the cluster that was left may forget the query."""
+    here, there = query, query.on(new)
+    for number in range(4):
+        assert (said := move(query, here.kafka, there.kafka)).exit_code == 0, said.output
+        ran(there, 20 + 10 * number)
+        for topic in (query.source, query.target):
+            copied_behind(there.kafka, here.kafka, topic, 20 + 10 * number)
+        if forgotten:
+            forget(here.kafka, query)
+        here, there = there, here
+        assert here.astray == EXACT
+
+
+def test_a_move_is_given_again(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+    """A copy of before the move, of which the new cluster has run nothing."""
+    copy = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    put_back(query, copy)
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+    ran(query.on(new), 20)
+    assert query.on(new).astray == EXACT
+
+
+def test_another_querys_sink_on_the_new_cluster(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+    """It would be stopped."""
+    others = query.on(new, query.place.with_name("another"))
+    assert others.start()
+    said = move(query, old, new)
+    assert said.exit_code == 1 and "is another query's" in said.output, said.output
+    assert query.start() is False
+
+
+def test_rows_that_others_write_to_the_copy_are_not_those_that_it_lacks(
+    query: CopyQuery, old: Kafka, new: Kafka
+) -> None:
+    """More rows than are compared around the place; the mirror lacks the last five, and one of before."""
+    query.puts(20, 150)
+    copied_behind(old, new, query.source, 20, 140)
+    new.put(query.source, [b"new"])
+    copied_behind(old, new, query.source, 141, 165)
+    new.put(query.source, [b"new %d" % number for number in range(9)])
+    said = move(query, old, new)
+    assert said.exit_code == 1 and "give --accept-loss 6" in said.output, said.output
+    assert move(query, old, new, "--accept-loss", "6").exit_code == 0
+    there = query.on(new)
+    assert there.start() and there.astray == EXACT
+
+
+# -- the option cluster.moved.to -------------------------------------------------------------------
+
+
+def by_option(query: CopyQuery, kafka: Kafka, *more: str) -> CopyQuery:
+    """As the two errors WrongCluster say."""
+    with pytest.raises(WrongCluster) as caught:
+        query.on(kafka).start()
+    now = str(caught.value).rpartition("cluster.moved.to=")[2]
+    moved = query.on(kafka, start_accepted=",".join([f"cluster:{now}", *more]))
+    return replace(moved, reads={"cluster.moved.to": now})
+
+
+@pytest.mark.parametrize("way", ["its rows", "its decisions", "its batches"])
+def test_a_copy_of_before_that_is_moved_by_option_stops(
+    query: CopyQuery, new: Kafka, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, there = backed_up(query), query.on(new)
+    moved = by_option(query, new)
+    ran(moved, 20)
+    ran(there, 30)
+    if way == "its batches":  # the copy goes on where it was: so its numbers are higher
+        here = query.on(query.kafka, copy)
+        ran(here, 40, 50, 60)
+    else:
+        forget(new, query)
+        if way == "its decisions":
+            monkeypatch.setattr(start_of_run, "visible_since", lambda *_given: ())
+        else:
+            monkeypatch.setattr(start_of_run, "has_forgotten", lambda _sink: (yield from no()))
+    put_back(query, copy)
+    if way == "its batches":
+        for number in range(4):  # as Spark does after a hundred batches
+            (query.place / "offsets" / str(number)).unlink()
+            (query.place / "commits" / str(number)).unlink()
+    moved.puts(70)
+    for _ in range(2):
+        with pytest.raises(CheckpointOlder, match="an older copy") as caught:
+            moved.start()
+        assert "Nothing was written" in str(caught.value) and there.astray["doubled"] == 0
+    (word,) = re.findall(r"start\.accepted=(\S+)", str(caught.value))
+    assert moved.on(new, start_accepted=word).start(), "its user knows that"
+    assert query.on(new).start() is False
+
+
+def test_a_query_moves_to_and_fro_by_option(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+    """Disks were copied, or the mirror has kept the offsets."""
+    here, there = query, query.on(new)
+    for number in range(3):
+        ran(by_option(query, there.kafka), 20 + 20 * number)
+        ran(there, 30 + 20 * number)
+        for topic in (query.source, query.target):
+            copied_behind(there.kafka, here.kafka, topic, 20 + 20 * number)
+        here, there = there, here
+        assert here.astray == EXACT
+
+
+# -- the checkpoint right after a move -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [False, True])
+def test_a_copy_of_right_after_the_move_stops_when_all_is_forgotten(
+    query: CopyQuery, old: Kafka, new: Kafka, option: bool
+) -> None:
+    """Later rows are younger than those that it knew on the old cluster."""
+    there = query.on(new)
+    if option:
+        moved = by_option(query, new)
+        moved.puts(20)
+        with pytest.raises(Killed):
+            moved.start(killed=True)
+    else:
+        assert move(query, old, new).exit_code == 0
+    copy = backed_up(query)
+    if option:
+        assert there.start()
+    ran(there, 30, 40)
+    forget(new, query)
+    put_back(query, copy)
+    there.puts(50)
+    with pytest.raises(CheckpointOlder, match=r"rows of transactions follow|are visible already"):
+        there.start()
+    assert there.astray["doubled"] == 0
+
+
+def test_the_checkpoint_of_right_after_the_move_goes_on_after_a_rest(
+    query: CopyQuery, old: Kafka, new: Kafka
+) -> None:
+    """The new cluster has forgotten the query before its first batch there."""
+    there = query.on(new)
+    assert move(query, old, new).exit_code == 0
+    forget(new, query)
+    long_ago = time.time() - 8 * 24 * 3600
+    for note in (query.place / "commits").iterdir():
+        os.utime(note, (long_ago, long_ago))
+    ran(there, 20, 30)
+    assert there.astray == EXACT

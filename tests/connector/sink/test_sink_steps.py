@@ -133,6 +133,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "memories"))
     monkeypatch.setattr(start_of_run, "cluster_id", lambda cluster: "cluster")
     monkeypatch.setattr(start_of_run, "behind_the_first", lambda *_: ())  # the model keeps no records
+    monkeypatch.setattr(noted_rows, "_behind", lambda *_: ())
+    monkeypatch.setattr(start_of_run, "visible_since", lambda *_: ())
     return tmp_path
 
 
