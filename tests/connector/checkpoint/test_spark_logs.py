@@ -33,6 +33,7 @@ from eoslog.connector.checkpoint.spark_logs import (
     check_commit,
     is_eoslog,
     read_by,
+    reading_only,
     with_ends,
 )
 from eoslog.connector.commit.task_reports import Batch
@@ -46,6 +47,20 @@ from tests.connector.brokers import Kafka
 V2 = 'v2\n{"batchWatermarkMs":0,"conf":{},"sourceMetadataInfo":{}}\n'
 ORDERS = '{"t":{"0":5,"1":7},"cluster-id:c":{}}'
 SINK = {"sinkName": "s", "commitOffset": "-", "providerName": "p", "apiVersion": "v2", "isActive": True}
+
+
+def test_a_line_for_some_topics_says_where_the_others_were_left() -> None:
+    """A message names it: a topic that is named again later goes on there."""
+    line = to_json({("in", 0): 3, ("in2", 0): 1}, {"in": "a", "in2": "b"}, "c", {("in2", 0): 7})
+    given = json.loads(reading_only(json.dumps(line), {("in", 0)}, {}))
+    assert given == {
+        "in": {"0": 3},
+        "topic-id:in:a": {},
+        "cluster-id:c": {},
+        "left-at:in2:1:0": {},
+        "left-id:in2:b": {},
+        "left-epoch:in2:7:0": {},
+    }
 
 
 def test_version_2_has_a_name_for_each_source_and_version_1_its_number() -> None:
