@@ -73,8 +73,8 @@ class Query:
     """The checkpoint of which StartsElsewhere has told."""
     before: Path | None = None
     """The checkpoint of before, if batches are completed in it."""
-    former: Path | None = None
-    """The newest checkpoint of before that has planned a batch, done or not."""
+    former: tuple[Path, str] | None = None
+    """The newest checkpoint of before that has planned a batch, done or not; and its startingOffsets."""
     former_sinks: set[str | None] = field(default_factory=set)
     """Those that its lost checkpoints name, until it has completed a batch in them again."""
     copy: str | None = None
@@ -140,7 +140,7 @@ class Query:
         self.not_told_from_copies()
         self.before = self.newest
         if age(self.checkpoint)[1] >= 0:
-            self.former = self.checkpoint
+            self.former = self.checkpoint, self.source["startingOffsets"]
         self.former_sinks.add(self._noted_sink)
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"], self.said = starting, None

@@ -538,11 +538,11 @@ def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, or where the brokers' older copy stands. Before
     that, a batch of the former checkpoint that is not done is finished there, where it goes on then."""
     if "start that one once" in text and query.former is not None:
-        is_used = any(one.run and one.checkpoint == query.former for one in world.queries.values())
-        completed, planned = age(query.former)
-        former, query.former = query.former, None
+        (former, starting), query.former = query.former, None
+        is_used = any(one.run and one.checkpoint == former for one in world.queries.values())
+        completed, planned = age(former)
         if completed < planned and not is_used:
-            query.checkpoint = former
+            query.checkpoint, query.source["startingOffsets"] = former, starting
             return True
     if query.ids[-1] not in query.lineage.sinks:  # of this name nothing is known: nobody compares
         query.lineage.may_lack |= {u for u in query.lineage.tried if world.gone[f"{query.lineage.name}:{u}"]}

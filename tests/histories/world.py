@@ -239,7 +239,8 @@ class World:
         query.second = None
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
-        query.before, query.former = before.newest, before.checkpoint  # not its own, of another pipeline
+        query.before = before.newest  # not its own, of another pipeline
+        query.former = before.checkpoint, before.source["startingOffsets"]
         query.unknown = before.unknown
         query.used, query.left, before.left = True, False, True
 
