@@ -415,7 +415,7 @@ def _forgotten_there(
     if rows:
         return f"the sink {sink.id} has rows that the checkpoint does not know{_some(rows)}"
     runner = Runner(new, OWN_TIMEOUT_MS, decisions=decisions)
-    if not been and runner.run(has_forgotten(sink)):
+    if runner.run(has_forgotten(sink)):  # who moved away has acquired it last, and is not meant
         return f"the decisions of the sink {sink.id} are forgotten"
     return ""
 
