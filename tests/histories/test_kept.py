@@ -2716,6 +2716,14 @@ def test_who_takes_the_place_of_a_restored_query_cannot_start_that_one_again() -
     assert not world.findings, (world.findings, world.told)
 
 
+def test_who_goes_back_to_a_former_checkpoint_begins_where_that_began() -> None:
+    """Brokers restored from an older copy, which has nothing of the query: not where its first batch ended."""
+    hold = ("hold", ("commit: after END_TXN", 2))
+    acts: list[tuple[Any, ...]] = [("query", "B", {"id": "B"}), ("produce", "in", 1), ("snapshot",)]
+    world = play([*acts, ("run", "B", 1, hold), ("restored",)])
+    assert not world.findings and world.ways["OptionError: earliest"], (world.findings, world.told)
+
+
 def test_an_older_checkpoint_without_its_writes_is_gone_on_with_by_a_token() -> None:
     """df.write of foreachBatch, of which a power cut has left no batch, and the topic was changed since."""
     acts: list[tuple[Any, ...]] = [("query", "A", {"each": "yes"}), ("run", "A", 1), ("produce", "in", 1)]
