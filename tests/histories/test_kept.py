@@ -2717,7 +2717,7 @@ def test_who_takes_the_place_of_a_restored_query_cannot_start_that_one_again() -
 
 
 def test_who_goes_back_to_a_former_checkpoint_begins_where_that_began() -> None:
-    """Brokers restored from an older copy, which has nothing of the query: not where its first batch ended."""
+    """Brokers restored from an older copy, without anything of it: not where its first batch ended."""
     hold = ("hold", ("commit: after END_TXN", 2))
     acts: list[tuple[Any, ...]] = [("query", "B", {"id": "B"}), ("produce", "in", 1), ("snapshot",)]
     world = play([*acts, ("run", "B", 1, hold), ("restored",)])
