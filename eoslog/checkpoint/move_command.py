@@ -100,8 +100,13 @@ class Log:
             found += rows["offset"].filter(pc.and_(pc.and_(*same[:2]), same[2])).to_pylist()
         return found
 
+    @classmethod
+    def of(cls, cluster: Cluster, where: TopicPartition, bounds: LogBounds, committed: bool) -> Log:
+        """A partition's log between these bounds."""
+        return cls(cluster, *where, bounds.first[where], bounds.end[where], committed)
+
     def contents(self, at: int) -> Iterator[tuple[int, list[int]]]:
-        """A number for the content of each record from an offset on, and the last offset of these."""
+        """From an offset on: where a part ends, and a number for the content of each of its records."""
         for rows in self._read(at, self.end):
             columns = (rows[name].to_pylist() for name in _SAME)
             yield rows["offset"][-1].as_py() + 1, [hash(repr(one)) for one in zip(*columns, strict=True)]
@@ -252,13 +257,10 @@ def _mapped(
         raise NotEditable("the query reads no topic: there is nothing to move")
     if unknown := sorted({*given} - {*partitions, *(place[1:] for place in left_places(position_of(found)))}):
         raise NotEditable(f"--offsets: the query does not read {unknown[0][0]}-{unknown[0][1]}")
-    bounds = [LogBounds.of(one, partitions, committed=committed) for one in (old, new)]
+    bounds = [(one, LogBounds.of(one, partitions, committed=committed)) for one in (old, new)]
     ends, moved = dict[SourcePlace, int](), list[Moved]()
     for place, at in sorted(stands.items()):
-        here, there = (
-            Log(one, place[1], place[2], bound.first[place[1:]], bound.end[place[1:]], committed)
-            for one, bound in zip((old, new), bounds, strict=True)
-        )
+        here, there = (Log.of(one, place[1:], bound, committed) for one, bound in bounds)
         watch.begin(f"comparing {place[1]}-{place[2]}", max(here.end - at, 0))
         ends[place] = found_again(here, there, at, given.get(place[1:]))
         missing = _missing(here, there, at, ends[place], watch)
@@ -278,17 +280,14 @@ def _left_out(
     that reads them again stops then. Raises NotEditable only where `given` is wrong."""
     left, committed = left_places(position_of(found)), not how["read_uncommitted"]
     partitions = sorted({place[1:] for place in left})
-    bounds = [LogBounds.of_those_there(one, partitions, committed=committed) for one in (old, new)]
+    bounds = [(one, LogBounds.of_those_there(one, partitions, committed=committed)) for one in (old, new)]
     other, ends, moved, said = _others(old, found), dict[SourcePlace, int](), list[Moved](), list[str]()
     for place, at in sorted(left.items()):
         where = place[1:]
         try:
-            if any(where not in bound.first for bound in bounds):
+            if any(where not in bound.first for _, bound in bounds):
                 raise NotEditable(f"{where[0]}-{where[1]} is not on both clusters")
-            here, there = (
-                Log(one, *where, bound.first[where], bound.end[where], committed)
-                for one, bound in zip((old, new), bounds, strict=True)
-            )
+            here, there = (Log.of(one, where, bound, committed) for one, bound in bounds)
             if place in other or not here.first <= at <= here.end:
                 raise NotEditable(
                     f"{_name(here)}: the log on the old cluster is not the one that it has read"
