@@ -46,8 +46,9 @@ def problems(cluster: Cluster, standing: Standing) -> list[str]:
 
 def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list[str]:
     """What would stop the next start, as far as checkpoint, sink, group and the sink's log tell. `forked`: of
-    a query that begins under names of its own where this one stands: what a copy has decided is not its."""
-    if forked and standing.is_anothers:
+    a query that begins under names of its own where this one stands: what a copy has decided, here or in the
+    sink for which it has left this one, is not its."""
+    if forked and (standing.is_anothers or standing.copy_has_left):
         return [*_files(standing)]
     found = [*_files(standing), *_foreach(standing), *_faults(cluster, standing)]
     return [*found, *_lost_rows(cluster, standing)]

@@ -112,6 +112,12 @@ class Standing:
         return is_anothers(self.decision, Batch(self.query_id, 0), self.starts)
 
     @property
+    def copy_has_left(self) -> bool:
+        """Whether a copy of this checkpoint has left the sink for another one, or for none."""
+        left = None if self.decision is None else self.decision.left
+        return left is not None and left.query_id == self.query_id and left.word not in self.starts.words
+
+    @property
     def next_start(self) -> NextStart:
         """What the next start does, if no check stops it."""
         if self.newest is None:

@@ -3152,3 +3152,13 @@ def test_a_write_of_foreachbatch_that_lost_rows_goes_on_with_the_word() -> None:
     world = play(acts)
     assert not world.findings and world.ways["ParticipantsLost: published"], (world.told, world.findings)
     assert not any("on.lost.transaction" in said for said in world.told), world.told
+
+
+def test_a_checkpoint_whose_copy_has_left_the_sink_is_forked() -> None:
+    """The copy was tried out with the names of today, elsewhere. A day of Spark's connector follows."""
+    killed = ("kill", ("task: after INIT_PRODUCER_ID", 1))
+    acts: list[tuple[Any, ...]] = [("query", "A", {"id": "x"}), ("produce", "in", 3), ("run", "A", 1)]
+    acts += [("produce", "in", 3), ("run", "A", 1, killed), ("edit", "A", 1), ("set", "A", "id", None)]
+    acts += [("tried", "A", "out2", 1), ("sparkday", "A"), ("produce", "in", 2), ("run", "A", 1)]
+    world = play(acts)
+    assert not world.findings and world.ways["CheckpointCopied: fork"], (world.told, world.findings)

@@ -155,6 +155,7 @@ MUTANTS: list[Mutant] = [
     *mutants_of(MOVE, Break("a move is taken back under the old query", "has_gone_on", "standing.sink is None or backup.cluster is not None", "standing.sink is None")),
     *mutants_of(
         ("tests/histories/test_kept.py",),
+        Break("a copy that has left the sink forbids a fork", "checks.stops", "standing.copy_has_left", "False"),
         Break("what is written and forgotten is edited", "editable", "_check_not_forgotten(session, found)", "pass"),
         Break("what is known to be decided is edited", "is_forgotten", "note.says_decided(view.batch, seen)", "False"),
     ),
