@@ -6,12 +6,12 @@ those below are the ones that were read, those from it on are the ones to come.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import click
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -105,11 +105,9 @@ class Log:
         """A partition's log between these bounds."""
         return cls(cluster, *where, bounds.first[where], bounds.end[where], committed)
 
-    def contents(self, at: int) -> Iterator[tuple[int, list[int]]]:
-        """From an offset on: where a part ends, and a number for the content of each of its records."""
-        for rows in self._read(at, self.end):
-            columns = (rows[name].to_pylist() for name in _SAME)
-            yield rows["offset"][-1].as_py() + 1, [hash(repr(one)) for one in zip(*columns, strict=True)]
+    def parts(self, at: int) -> Iterator[pa.Table]:
+        """All records from an offset on."""
+        return self._read(at, self.end)
 
     def _read(self, start: int, end: int) -> Iterator[pa.Table]:
         if end <= start:
@@ -325,20 +323,51 @@ def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
 def _missing(old: Log, new: Log, at: int, there: int, watch: output.ProgressListener) -> int:
     """How many records of the old log from `at` on the new one has not from `there` on. Their contents are
     compared, not counted: others may write to the new one already."""
-    lacking, behind, ahead = Counter[int](), new.contents(there), 0
-    for reached, found in old.contents(at):
-        lacking.update(found)
-        ahead += len(found)
+    behind, ahead, lacking = new.parts(there), 0, list[pa.Table]()
+    for rows in old.parts(at):
+        lacking.append(_counted(rows, 1))
+        ahead += len(rows)
         while ahead > 0 and (others := next(behind, None)) is not None:
-            lacking.subtract(others[1])
-            ahead -= len(others[1])
-        lacking = Counter({one: count for one, count in lacking.items() if count})
-        watch.advance(reached - at)
+            lacking.append(_counted(others, -1))
+            ahead -= len(others)
+        lacking = [_summed(lacking)]
+        watch.advance((reached := rows["offset"][-1].as_py() + 1) - at)
         at = reached
-    rest = behind if any(count > 0 for count in lacking.values()) else iter(())
-    for _, found in rest:
-        lacking.subtract(one for one in found if one in lacking)
-    return sum(count for count in lacking.values() if count > 0)
+    lacking = [_oftener(*lacking)] if lacking else []
+    while lacking and len(lacking[0]) and (others := next(behind, None)) is not None:
+        lacking = [_oftener(_summed([*lacking, _counted(others, -1)]))]
+    return sum(pc.sum(table["count"]).as_py() or 0 for table in lacking)
+
+
+def _oftener(counted: pa.Table) -> pa.Table:
+    """The contents that the old log has more often."""
+    return counted.filter(pc.greater(counted["count"], 0))
+
+
+def _counted(rows: pa.Table, count: int) -> pa.Table:
+    """The contents of records, each with this count."""
+    contents = rows.select(_SAME[:-1]).append_column("headers", _joined(rows["headers"].combine_chunks()))
+    return contents.append_column("count", pa.array(np.full(len(rows), count)))
+
+
+def _joined(headers: pa.Array) -> pa.Array:
+    """The headers of each record as one string: in front of each part of it stands its length."""
+    items = headers.flatten()
+    parts = [
+        text
+        for field in (items.field("key").cast(pa.binary()), items.field("value"))
+        for text in (pc.fill_null(pc.binary_length(field).cast(pa.string()), "null").cast(pa.binary()), field)
+    ]
+    each = pc.binary_join_element_wise(*parts, b" ", null_handling="replace", null_replacement=b"")
+    ends = np.cumsum(pc.list_value_length(headers).to_numpy(zero_copy_only=False))
+    return pc.binary_join(pa.ListArray.from_arrays(np.append(0, ends).astype(np.int32), each), b" ")
+
+
+def _summed(counted: Sequence[pa.Table]) -> pa.Table:
+    """Which contents have a count other than 0 in all of them."""
+    grouped = pa.concat_tables(counted).group_by([*_SAME], use_threads=False)
+    found = grouped.aggregate([("count", "sum")]).rename_columns([*_SAME, "count"])
+    return found.filter(pc.not_equal(found["count"], 0))
 
 
 _OTHER_NAME = (

@@ -7,8 +7,11 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +52,59 @@ from tests.checkpoint.checkpointkit import (
 )
 from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
 from tests.connector.brokers import Kafka
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class PlayedLog(move_command.Log):
+    """A log of records in parts, as a Fetch answers them. A record: time, key, value and headers."""
+
+    def played(self, parts: Sequence[Sequence[tuple[Any, ...]]]) -> PlayedLog:
+        """With these records."""
+        object.__setattr__(self, "_parts", parts)
+        return self
+
+    def _read(self, start: int, end: int) -> Iterator[pa.Table]:
+        types = (pa.int64(), pa.binary(), pa.binary(), _HEADERS)
+        for part in self._parts:  # type: ignore[attr-defined]  # a frozen class
+            columns = [pa.array(one, kind) for one, kind in zip(zip(*part, strict=True), types, strict=True)]
+            names = ["timestamp", "key", "value", "headers"]
+            yield pa.table([pa.array(range(len(part)), pa.int64()), *columns], ["offset", *names])
+
+
+class Unwatched:
+    """Nobody watches."""
+
+    def begin(self, what: str, total: int) -> None:
+        """Nothing."""
+
+    def advance(self, count: int) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_mirror_lacks_is_counted_by_contents(seed: int) -> None:
+    """Times, keys, values and headers that repeat, nulls, any parts, and records of others between them."""
+    random = Random(seed)
+    headers = [[], [("a", b"")], [("a", None)], [("", b"a")], [("a", b"b"), ("c", b"d")], [("a", b"b c")]]
+
+    def records(count: int) -> list[tuple[Any, ...]]:
+        word = (None, b"", b"a", b"b")
+        return [
+            (random.randrange(2), random.choice(word), random.choice(word), random.choice(headers))
+            for _ in range(count)
+        ]
+
+    def log(rows: list[tuple[Any, ...]]) -> PlayedLog:
+        width = random.randrange(1, 40)
+        parts = [rows[at : at + width] for at in range(0, len(rows), width)]
+        return PlayedLog(None, "t", 0, 0, 0, True).played(parts)  # type: ignore[arg-type]  # no cluster
+
+    there, kept = records(100), random.random()
+    copied = [one for one in there if random.random() < kept] + records(random.choice((0, 5, 200)))
+    random.shuffle(copied)
+    lacks = Counter(map(repr, there)) - Counter(map(repr, copied))
+    assert move_command._missing(log(there), log(copied), 0, 0, Unwatched()) == lacks.total()
 
 
 def mirror(broker: EmbeddedBroker, other: EmbeddedBroker, topic: str, before: int, count: int = 30) -> None:

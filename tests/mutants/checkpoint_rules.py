@@ -191,7 +191,8 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         MOVE,
         Break("nothing is missing", "_mapped", "_missing(here, there, at, ends[place], watch)", "0"),
-        Break("rows of others are those that the mirror lacks", "_missing", "sum((count for count in lacking.values() if count > 0))", "max(lacking.total(), 0)"),
+        Break("rows of others are those that the mirror lacks", "_missing", "[_oftener(*lacking)] if lacking else []", "lacking"),
+        Break("headers are told by their texts alone", "_joined", "pc.fill_null(pc.binary_length(field).cast(pa.string()), 'null').cast(pa.binary())", "pa.array([b''] * len(field))"),
         Break("what the new cluster has decided is not asked", "move_command._is_known", "any((last.repeats(one) for one in known))", "True"),
         Break("who moves back is not known", "move_command._is_known", "known += [one for backup in been for one in (backup.was, backup.becomes)]", "pass"),
         Break("a move stops another query", "_decided_there", "other is not None and last is None and (not _knows_as_others(found, other.batch))", "False"),
