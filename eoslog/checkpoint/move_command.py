@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import click
@@ -68,6 +69,8 @@ class Log:
     first: int
     end: int
     committed: bool
+    oldest: int = -1
+    """Records of earlier times (ms since 1970) are not read."""
 
     def below(self, at: int) -> pa.Table:
         """The last records in front of an offset. Raises what fetch() raises, as all of these."""
@@ -91,14 +94,21 @@ class Log:
 
     def like(self, record: pa.Table) -> list[int]:
         """The offsets of records with this one's timestamp, key and value."""
-        time_ms = record["timestamp"][0].as_py()
-        where = (self.topic, self.partition)
-        start = list_offsets(self.cluster, {where: time_ms}, committed=False)[where]
-        found: list[int] = []
-        for rows in self._read(start, min(start + SCANNED, self.end)) if start >= 0 else ():
+        start, found = self.from_time(record["timestamp"][0].as_py()), list[int]()
+        for rows in self._read(start, min(start + SCANNED, self.end)):
             same = [_equal(rows[name], record[name][0]) for name in ("timestamp", "key", "value")]
             found += rows["offset"].filter(pc.and_(pc.and_(*same[:2]), same[2])).to_pylist()
         return found
+
+    def from_time(self, time_ms: int) -> int:
+        """The first offset of this time or a later one; where there is none, the end."""
+        where = (self.topic, self.partition)
+        found = list_offsets(self.cluster, {where: time_ms}, committed=False)[where]
+        return min(found, self.end) if found >= 0 else self.end
+
+    def where(self, record: pa.Table) -> int:
+        """The first offset of a record like this one; where there is none, of its time."""
+        return min(self.like(record), default=self.from_time(record["timestamp"][0].as_py()))
 
     @classmethod
     def of(cls, cluster: Cluster, where: TopicPartition, bounds: LogBounds, committed: bool) -> Log:
@@ -116,7 +126,12 @@ class Log:
             self.cluster, self.topic, self.partition, start, end, committed=self.committed, headers=True
         )
         for rows in answers:
-            yield pa.table({name: getattr(rows, name) for name in ("offset", *_SAME)})
+            found = pa.table({name: getattr(rows, name) for name in ("offset", *_SAME)})
+            found = (
+                found if self.oldest < 0 else found.filter(pc.greater_equal(found["timestamp"], self.oldest))
+            )
+            if len(found):
+                yield found
 
     def _table(self, found: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(found) if found else pa.table({"offset": pa.array([], pa.int64())})
@@ -184,6 +199,9 @@ def _name(log: Log) -> str:
 @click.option("--to-command-config", metavar="FILE", help="Properties of Kafka's clients, for it.")
 @click.option("--offsets", metavar="JSON",
               help='Where it goes on there, as {"orders":{"0":1200}}; by default it is found.')  # fmt: skip
+@click.option("--since", metavar="TIME",
+              help="From where on what is read already is compared, as 2026-11-21T10:00:00+01:00.  "
+              "[default: all]")  # fmt: skip
 @editing
 @cluster_command
 def move_cluster(
@@ -192,12 +210,15 @@ def move_cluster(
     to_bootstrap_server: str,
     to_command_config: str | None,
     offsets: str | None,
+    since: str | None,
     **how: Any,
 ) -> None:
     """Have the query go on on another cluster, which has copies of its topics, perhaps with other offsets.
 
-    The place is the same offset, or is found by timestamps; the records around it have to be the same.
+    The place is the same offset, or is found by timestamps; the records around it have to be the same. What
+    others have written to the copies below it is lost.
     """
+    how["since"] = _time_ms(since)
     found, given = editable(session, checkpoint), _given(offsets)
     check_log(session.cluster, found)
     timeout = session.cluster.config.api_timeout_ms / 1000
@@ -208,22 +229,22 @@ def move_cluster(
                 f"--to-bootstrap-server leads to the cluster {new_id}, where the query is: no move"
             )
         with output.shown() as watch:
-            ends, effect = _mapped(session.cluster, there, found, given, watch, how)
-            left, lacking, said = _left_out(session.cluster, there, found, given, watch, how)
-        effect, at = Effect((*effect.moved, *lacking)), {**left, **ends}
+            ends, moved, beside = _mapped(session.cluster, there, found, given, watch, how)
+            left, lacking, said, others = _left_out(session.cluster, there, found, given, watch, how)
+        effect, at = Effect((*moved, *lacking)), {**left, **ends}
         ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in at})}
         known = {topic: number for topic, number in ids.items() if number is not None}
         epochs = leader_epochs(there, at)
         edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id, left=left)
         decided = _decided_there(there, found, batch_of(found, edit.end), new_id)
         document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document(), "not_found": said}
-        if not may_go_on(session, found, effect, document, how, *said):
+        if not may_go_on(session, found, effect, document, how, *beside, *others, *said):
             return
         kept = state_topic_of(found.decision)
         _leave(session.cluster, found)
         group = None if found.note is None else found.note.group
-        moved = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
-        backup = carry_out(there, moved, edit, new_id, kept)
+        stands = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
+        backup = carry_out(there, stands, edit, new_id, kept)
     tell(
         session,
         document | {"done": True, "backup": backup.name},
@@ -231,6 +252,13 @@ def move_cluster(
         "it has written is not moved by this. To take it back before that: eoslog checkpoint undo, with the "
         "new --bootstrap-server",
     )
+
+
+def _time_ms(since: str | None) -> int | None:
+    try:
+        return None if since is None else int(datetime.fromisoformat(since).timestamp() * 1000)
+    except ValueError as error:
+        raise click.UsageError(f"--since {since}: give a time as 2026-11-21T10:00:00+01:00") from error
 
 
 def _given(offsets: str | None) -> Mapping[TopicPartition, int]:
@@ -247,8 +275,8 @@ def _mapped(
     given: Mapping[TopicPartition, int],
     watch: output.ProgressListener,
     how: Mapping[str, Any],
-) -> tuple[dict[SourcePlace, int], Effect]:
-    """Where each place is on the new cluster, and the rows that the new one does not have."""
+) -> tuple[dict[SourcePlace, int], list[Moved], list[str]]:
+    """Where each place is on the new cluster, the rows that nobody reads then, and lines on them."""
     stands, committed = places(position_of(found)), not how["read_uncommitted"]
     partitions = sorted({place[1:] for place in stands})
     if not partitions:
@@ -256,14 +284,15 @@ def _mapped(
     if unknown := sorted({*given} - {*partitions, *(place[1:] for place in left_places(position_of(found)))}):
         raise NotEditable(f"--offsets: the query does not read {unknown[0][0]}-{unknown[0][1]}")
     bounds = [(one, LogBounds.of(one, partitions, committed=committed)) for one in (old, new)]
-    ends, moved = dict[SourcePlace, int](), list[Moved]()
+    ends, moved, said = dict[SourcePlace, int](), list[Moved](), list[str]()
     for place, at in sorted(stands.items()):
         here, there = (Log.of(one, place[1:], bound, committed) for one, bound in bounds)
         watch.begin(f"comparing {place[1]}-{place[2]}", max(here.end - at, 0))
         ends[place] = found_again(here, there, at, given.get(place[1:]))
-        missing = _missing(here, there, at, ends[place], watch)
-        moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
-    return ends, Effect(tuple(moved))
+        lost, line = _moved(place, (here, there), at, ends[place], watch, how["since"])
+        moved.append(lost)
+        said += line
+    return ends, moved, said
 
 
 def _left_out(
@@ -273,13 +302,14 @@ def _left_out(
     given: Mapping[TopicPartition, int],
     watch: output.ProgressListener,
     how: Mapping[str, Any],
-) -> tuple[dict[SourcePlace, int], list[Moved], list[str]]:
-    """The same of places that the query reads no more; and what is said of those that are not found: a start
-    that reads them again stops then. Raises NotEditable only where `given` is wrong."""
+) -> tuple[dict[SourcePlace, int], list[Moved], list[str], list[str]]:
+    """The same of places that the query reads no more, and what is said of those that are not found: a start
+    that reads them again stops then; and the lines. Raises NotEditable only where `given` is wrong."""
     left, committed = left_places(position_of(found)), not how["read_uncommitted"]
     partitions = sorted({place[1:] for place in left})
     bounds = [(one, LogBounds.of_those_there(one, partitions, committed=committed)) for one in (old, new)]
-    other, ends, moved, said = _others(old, found), dict[SourcePlace, int](), list[Moved](), list[str]()
+    other, ends, moved = _others(old, found), dict[SourcePlace, int](), list[Moved]()
+    said, beside = list[str](), list[str]()
     for place, at in sorted(left.items()):
         where = place[1:]
         try:
@@ -297,13 +327,11 @@ def _left_out(
                 raise
             said.append(f"{where[0]}-{where[1]}, which the query reads no more: {error}")
             continue
-        missing = _missing(here, there, at, ends[place], watch)
-        moved.append(Moved(*place, at, ends[place], missing, Fate.NEVER))
-    return (
-        ends,
-        moved,
-        [*said, "if it is to read them again there, its start stops (DataLoss)"] if said else [],
-    )
+        lost, line = _moved(place, (here, there), at, ends[place], watch, how["since"])
+        moved.append(lost)
+        beside += line
+    said += ["if it is to read them again there, its start stops (DataLoss)"] if said else []
+    return ends, moved, said, beside
 
 
 def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
@@ -318,6 +346,37 @@ def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
         cut = log_cut_at(old, stood)
         others |= {(number, *tp) for tp in left.offsets if tp in cut or tp[0] in recreated(left.ids, ids)}
     return others
+
+
+def _moved(
+    place: SourcePlace,
+    logs: tuple[Log, Log],
+    at: int,
+    there: int,
+    watch: output.ProgressListener,
+    since: int | None,
+) -> tuple[Moved, list[str]]:
+    """What nobody reads if the query goes on at `there`, not at `at`, and a line on it: records that the new
+    log lacks from there on, and those that it alone has below."""
+    old, new = logs
+    lost = _missing(old, new, at, there, watch)
+    others = _others_below(replace(old, end=at), replace(new, end=there), watch, since)
+    said = f"{_name(new)}: {others} records that the old cluster has not lie below {there}, where it goes on"
+    return Moved(*place, at, there, lost + others, Fate.NEVER), [said] if others else []
+
+
+def _others_below(old: Log, new: Log, watch: output.ProgressListener, since: int | None) -> int:
+    """How many records of the new log the old one has not. Retention or compaction may have taken what is
+    older than the first record of the old one; `since`: what is older is not asked for."""
+    begin, start = old.first, new.first
+    if since is not None:
+        old, new = replace(old, oldest=since), replace(new, oldest=since)
+        begin, start = old.from_time(since), new.from_time(since)
+    if old.first == begin > 0:  # retention may have taken some
+        first = old.above(begin).slice(0, 1)
+        start = new.where(first) if len(first) else new.end
+    watch.begin(f"comparing {_name(new)} below {new.end}", max(new.end - start, 0))
+    return _missing(new, old, start, begin, watch)
 
 
 def _missing(old: Log, new: Log, at: int, there: int, watch: output.ProgressListener) -> int:

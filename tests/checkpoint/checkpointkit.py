@@ -153,10 +153,17 @@ def values_of(rows: Any) -> list[bytes]:
 def copy_topic(
     old: Kafka, new: Kafka, topic: str, partitions: int, before: int, count: int | None = None
 ) -> None:
-    """Copy a topic's rows to another cluster as a mirror does, one by one, behind others: offsets differ."""
+    """Copy a topic's rows to another cluster as a mirror does, one by one, behind aborted ones: offsets
+    differ."""
     new.topic(partitions, name=topic)
-    for partition in range(partitions):
-        new.put(topic, [b"before"] * before, partition, timestamp=1)
+    if before > 1:  # and the marker
+        aborted = new.transactional(f"{topic}-before")
+        aborted.begin_transaction()
+        for partition in range(partitions):
+            for _ in range(before - 1):
+                aborted.produce(topic, b"before", partition=partition)
+        assert aborted.flush(60) == 0
+        aborted.abort_transaction(60)
     producer = new.producer(acks="all")
     for partition, _, key, value, _, at, _ in old.rows(topic, partitions)[:count]:
         producer.produce(topic, value, key, partition=partition, timestamp=at)

@@ -728,6 +728,34 @@ def test_rows_that_others_write_to_the_copy_are_not_those_that_it_lacks(
     assert there.start() and there.astray == EXACT
 
 
+@pytest.mark.parametrize("since", [None, "2026-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize("removed", [0, 12])
+def test_rows_of_others_below_the_place_are_lost(
+    query: CopyQuery, old: Kafka, new: Kafka, removed: int, since: str | None
+) -> None:
+    """Producers moved one by one, before the query, and the mirror went on behind their rows. What retention
+    has taken from the old log alone is none of theirs."""
+    topic = query.source
+    query.puts(20, 130)
+    for begin, until, others, time_ms in ((20, 22, 3, {"timestamp": 1}), (22, 150, 1, {})):
+        new.put(topic, [b"new"] * others, **time_ms)
+        copied_behind(old, new, topic, begin, until)
+    assert query.start()
+    if removed:
+        old.admin.delete_records([TopicPartition(topic, 0, removed)])[TopicPartition(topic, 0)].result(30)
+    more = ["--since", since] if since else []
+    said, lost = move(query, old, new, *more), 1 if since else 4
+    assert said.exit_code == 1 and f"give --accept-loss {lost}" in said.output, said.output
+    assert f"{lost} records that the old cluster has not lie below 154, where" in said.output
+    said = move(query, old, new, "--since", "2100-01-01T00:00:00+00:00")
+    assert said.exit_code == 0, said.output
+
+
+def test_a_time_that_is_none(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+    said = move(query, old, new, "--since", "yesterday")
+    assert said.exit_code == 2 and "give a time as 2026-" in said.output
+
+
 # -- the option cluster.moved.to -------------------------------------------------------------------
 
 
