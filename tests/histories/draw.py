@@ -24,6 +24,8 @@ def history(random: Random) -> list[Act]:
     """Acts for World.play."""
     if random.random() < _TABLED:
         return tabled(random)
+    if random.random() < _MOVED:
+        return moved(random)
     if random.random() < _SHORT:
         return _short(random)
     names = ["A", "B", "C"][: random.choice((2, 2, 3))]
@@ -44,6 +46,8 @@ def history(random: Random) -> list[Act]:
 
 _TABLED = 0.02
 """The share of histories of a fan-out's tables, of which each takes as long as three others."""
+_MOVED = 0.04
+"""The share of histories of a query that moves to another cluster."""
 _SHORT = 0.25
 """The share of short histories."""
 _QUERIES: tuple[dict[str, str], ...] = (
@@ -135,6 +139,80 @@ def _table_run(random: Random) -> list[Act]:
     if moment is not None and moment[0] == "hold":
         return [("run", "A", 1, moment), ("run", "A", random.choice((1, 2))), ("wake",)]
     return [("run", "A", 1, moment)]
+
+
+_MOVED_QUERIES: tuple[dict[str, str], ...] = (
+    {"id": "x"}, {"id": "x", "kafka.group.id": "g"}, {"id": "x", "kafka.group.id": "g"}, {},
+    {"in": "in,in2", "id": "x"}, {"in": "in,in2", "id": "x", "kafka.group.id": "g"},
+    {"in": "in,in2", "kafka.group.id": "g"}, {"in": "in,in2", "union": "yes", "id": "x"},
+    {"rows": "yes", "id": "x"}, {"deadletter.topic": "out2", "id": "x"}, {"named": "orders", "id": "x"},
+    {"token": "job"}, {"each": "yes"}, {"id": "x", "state": "1"},
+    {"id": "x", "processing.guarantee": "at_least_once", "kafka.group.id": "g"},
+)  # fmt: skip
+_MOVE_KILLS = (
+    *(None,) * 12, ("commit: before END_TXN", 1), ("commit: after END_TXN", 1), ("commit: after END_TXN", 2),
+    ("commit: after TXN_OFFSET_COMMIT", 1),
+)  # fmt: skip
+"""At which of its steps the command is killed."""
+_AROUND_A_MOVE: tuple[Act, ...] = (
+    ("restore", "A"), ("restore", "A"), ("restore", "A"), ("backup", "A"), ("unmoved", "A"),
+    ("unmoved", "A"), ("wrong", "A"), ("wrong", "A"), ("undo", "A"), ("edit", "A", -1), ("edit", "A", 1),
+    ("forget", True, True, False), ("forget", True, True, False), ("forget", True, True, False, False),
+    ("blackout", "A", 1), ("blackout", "A", 2), ("rebuilt", "A"), ("restate", "A"),
+    ("lost", "A", "committed"), ("anew", "A", "committed"), ("add", "A", "in2"), ("back", "A"),
+    ("out", "A", "in2"), ("set", "A", "id", "y"), ("set", "A", "topic", "out2"),
+    ("fork", "B", "A", True), ("fork", "B", "A", False), ("follow", "B", "A"), ("run", "B", 1),
+    ("delete", "in"), ("grow", "in"), ("keep", "in"), ("cut", "in"), ("elsewhere",), ("elsewhere",),
+    ("wait", 1000),
+)  # fmt: skip
+
+
+def moved(random: Random) -> list[Act]:
+    """A history of a query that goes on on another cluster, to which a mirror copies its topics."""
+    query = random.choice(_MOVED_QUERIES)
+    source = query.get("in", "in").partition(",")[0]
+    acts: list[Act] = [
+        ("cluster", random.choice((2, 2, 1)), random.random() < 0.6), ("query", "A", dict(query)),
+        ("query", "B", {}), ("produce", source, 3), ("produce", "in2", 3), ("run", "A", 1),
+    ]  # fmt: skip
+    shift = random.choice((0, 0, 3))
+    early = random.random() < 0.3
+    acts += [_mirrored(random, shift)] if early else []
+    acts += [("out", "A", "in2")] if random.random() < 0.4 else []
+    acts += [("produce", source, 3), ("backup", "A"), ("run", "A", 1, random.choice(_MOMENTS))]
+    acts += [("produce", source, random.choice((2, 8)))] * random.choice((0, 1, 1, 4))
+    acts.append(_mirrored(random, shift))
+    if random.random() < 0.3:  # producers write there already
+        acts += [("elsewhere",), ("produce", source, 2)]
+    acts.append(("move", "A", random.choice(_MOVE_KILLS)))
+    if random.random() < 0.4:
+        return acts + _copies_after_a_move(random)
+    for _ in range(random.choice((1, 2, 3, 4, 5))):
+        draw = random.random()
+        if draw < 0.35:
+            acts += [_produced(random), ("run", "A", random.choice((1, 2)), random.choice(_MOMENTS))]
+        elif draw < 0.5:
+            acts += [_mirrored(random, 0), ("move", "A", random.choice(_MOVE_KILLS))]
+        else:
+            acts.append(random.choice(_AROUND_A_MOVE))
+    return acts
+
+
+def _copies_after_a_move(random: Random) -> list[Act]:
+    """Which copy of the checkpoint is the right one, and what does the new cluster know?"""
+    more: list[Act] = [("produce", "in", 2), ("produce", "in2", 1), ("run", "A", random.choice((1, 2)))]
+    forgets: list[Act] = random.choice(([], [("forget", True, True, False)]))
+    return random.choice((
+        [*more, *more, *forgets, ("restore", "A"), ("move", "A", None), ("run", "A", 1)],
+        [*more, *forgets, ("restore", "A")],
+        [("backup", "A"), *more, *more, *forgets, ("restore", "A"), *more],
+        [("unmoved", "A"), *more, ("mirror", 0, 0), *forgets, ("wrong", "A"), *more],
+        [*more, ("mirror", 0, 0), ("move", "A", None), *more, *forgets, ("wrong", "A"), *more],
+    ))  # fmt: skip
+
+
+def _mirrored(random: Random, shift: int) -> Act:
+    return ("mirror", random.choice((0, 0, 0, 0, 1, 2)), shift)
 
 
 _OTHER = {"out": "out2", "out2": "out"}

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,16 @@ def end(world: "World") -> None:
         world.do_stop(query.name)
         mishaps.take_back(world, query.name)
     _check_closed(world, 5.0)
-    if any(query.reads_files for query in world.queries.values()):
-        world.do_produce(FILES, 4)
-    for topic, partitions in SOURCES.items():
-        needed = any(query.lineage.topic == topic for query in world.queries.values())
-        if needed and topic not in world.cluster.topics:
-            world.cluster.create(topic, partitions)  # who reads nothing else has to have it
-        world.do_produce(topic, 4)  # every query gets a batch, in which it can say something
+    at_work = {query.servers for query in world.queries.values()}
+    for servers in [one for one in world.ground.sites if one in at_work] or [world.servers]:
+        world.turn(servers)
+        if any(query.reads_files for query in world.queries.values()):
+            world.do_produce(FILES, 4)
+        for topic, partitions in SOURCES.items():
+            readers = [query.servers for query in world.queries.values() if query.lineage.topic == topic]
+            if servers in readers and topic not in world.cluster.topics:
+                world.cluster.create(topic, partitions)  # who reads nothing else has to have it
+            world.do_produce(topic, 4)  # every query gets a batch, in which it can say something
     for lineage, options in world.writes:
         if "write.token" in options and not lineage.done:
             _write(world, lineage, options)
@@ -46,13 +50,15 @@ def end(world: "World") -> None:
     _give_up(world)  # a pipeline may have taken another name now
     _give_up_names(world)
     world.clock.sleep(MINUTES_20)
-    world.cluster.end_strangers()
-    for name, _ in world.cluster.held_open():
-        world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
+    for cluster in world.ground.sites.values():
+        cluster.end_strangers()
+        for name, _ in cluster.held_open():
+            world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
     rows = judge.seen(world.cluster, SINKS)
     for lineage, below in world.blind:  # docs/limits.md
         lineage.may_lack |= judge.in_log(world.cluster, lineage.topic, below)
     for lineage in world.lineages:
+        world.turn(lineage.servers or world.servers)
         lineage.may_lack |= {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]}
         if not lineage.live:  # nobody starts it again, is told what a restored copy lacks, or ends it
             lacks = world.gone + world.unseen
@@ -122,8 +128,7 @@ def _give_up(world: "World") -> None:
     gone = [line for line in world.lineages if not line.live]
     kept = {sink for line in world.lineages if line not in gone for sink in line.sinks}
     given_up = {sink for line in gone for sink in line.sinks} - kept
-    for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in given_up]:
-        world.cluster.terminate(name)
+    _terminate(world, given_up)
 
 
 def _give_up_names(world: "World") -> None:
@@ -132,8 +137,13 @@ def _give_up_names(world: "World") -> None:
     queries = world.queries.values()
     former = {s for q in queries if q.token for s in q.lineage.sinks if not s.startswith(f"{q.writer}:")}
     former |= {sink for q in queries for sink in q.former_sinks if sink not in (None, q.ids[-1])}
-    for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in former]:
-        world.cluster.terminate(name)
+    _terminate(world, former)
+
+
+def _terminate(world: "World", sinks: Collection[str | None]) -> None:
+    for cluster in world.ground.sites.values():
+        for name in [name for name, _ in cluster.held_open() if name.split("/")[0] in sinks]:
+            cluster.terminate(name)
 
 
 def _judge_write(world: "World", lineage: Lineage, rows: Counter[str]) -> None:
@@ -151,9 +161,10 @@ def _judge_write(world: "World", lineage: Lineage, rows: Counter[str]) -> None:
 def _check_closed(world: "World", seconds: float) -> None:
     """Nothing is open that somebody left who ended in order."""
     world.clock.sleep(seconds)
-    for name, opener in world.cluster.held_open():
+    sites = world.ground.sites.values()
+    for cluster, name, opener in [(one, *held) for one in sites for held in one.held_open()]:
         ended = getattr(opener, "ended", "")
-        if world.cluster.sealed_for_good(name):
+        if cluster.sealed_for_good(name):
             continue  # two-phase commit was switched off since: the next start says so, and what ends it
         if ended in ("stopped", "failed"):
             world.findings.append(Finding(f"open after it {ended}", f"transaction of {plain(name)}"))

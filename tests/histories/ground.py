@@ -202,7 +202,14 @@ class Ground(Protocol):
 
     @property
     def cluster(self) -> Cluster:
-        """The one there is."""
+        """The one that people look at now."""
+
+    @property
+    def sites(self) -> Mapping[str, Cluster]:
+        """All that there are, by their kafka.bootstrap.servers."""
+
+    def turn(self, servers: str) -> None:
+        """From now on people look at that one."""
 
     def around(self, warned: Counter[str]) -> AbstractContextManager[None]:
         """Within it the connector lives here; its warnings are counted."""
@@ -219,6 +226,9 @@ class Ground(Protocol):
 
     def client(self) -> AbstractContextManager[client.Cluster]:
         """The cluster, as a command on the command line sees it."""
+
+    def shell(self, kill: int | tuple[str, int] | None) -> AbstractContextManager[None]:
+        """Within it a command runs, in a process of its own. `kill`: at which of its steps it is killed."""
 
 
 @contextmanager
@@ -241,21 +251,32 @@ class SimGround:
 
     def __init__(self, folder: Path) -> None:
         self.clock, self._folder = Clock(), folder
-        self.cluster = SimCluster("a", self.clock)
+        self.sites = {f"{host}:9092": SimCluster(host, self.clock) for host in ("a", "b")}
+        self.cluster, other = self.sites.values()
+        self.cluster.beside, other.beside = [other], [self.cluster]
         self.apps: list[Application] = []
 
     @contextmanager
     def around(self, warned: Counter[str]) -> Iterator[None]:
         """See Ground."""
-        self.clock.passed = self.cluster.tick
-        self.cluster.opener = lambda: getattr(Network.process, "app", None)
+        self.clock.passed = self._tick
+        for cluster in self.sites.values():
+            cluster.opener = lambda: getattr(Network.process, "app", None)
         with (
-            stage({"a": self.cluster}, warned),
+            stage({one.host: one for one in self.sites.values()}, warned),
             self.clock.rules(),
             machine(self._folder / "tmp"),
             _same_luck(),
         ):
             yield
+
+    def _tick(self) -> None:
+        for cluster in self.sites.values():
+            cluster.tick()
+
+    def turn(self, servers: str) -> None:
+        """See Ground."""
+        self.cluster = self.sites[servers]
 
     def application(self, planners: int = 1, living: App | None = None) -> Application:
         """See Ground."""
@@ -278,4 +299,12 @@ class SimGround:
     def client(self) -> Iterator[client.Cluster]:
         """See Ground."""
         with self.application().committer.runs():
-            yield shared_cluster(ClientConfig((("a", 9092),)))
+            yield shared_cluster(ClientConfig(((self.cluster.host, 9092),)))
+
+    @contextmanager
+    def shell(self, kill: int | tuple[str, int] | None) -> Iterator[None]:
+        """See Ground."""
+        app = self.application()
+        app.arm(None if kill is None else Strike("kill", kill))
+        with app.committer.runs():
+            yield

@@ -25,11 +25,13 @@ class Lineage:
     although another one had taken its pipeline over. `accepted`: records that its source may have lost, or
     may give again. `seconds`: each row is written a second time, marked with a plus; `second_lacks`: records
     whose second row the brokers have lost. `sparked`: Spark's own connector has done a batch of it.
+    `servers`: the cluster on which it was started last.
     `may_lack`, `may_double`: records for which somebody has taken that into account, having been told.
     """
 
     name: str
     topic: str
+    servers: str = ""
     before: set[str] = field(default_factory=set)
     tried: dict[str, set[str]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eoslog.checkpoint.backups import newest_backup
-from eoslog.checkpoint.carry_out import carry_out, undo
+from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.command import moved
 from eoslog.checkpoint.edit_numbers import NotEditable, NotRestorable
 from eoslog.checkpoint.editing import editable, uninterrupted
 from eoslog.checkpoint.edits import set_ends
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.restore import restore
-from eoslog.checkpoint.standing import SourcePlace, places, position_of, standing
+from eoslog.checkpoint.standing import SourcePlace, places, position_of
 from eoslog.checkpoint.targets import Target
 from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.commands.session import CommandSession
@@ -34,7 +34,8 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
-from tests.histories import judge
+from tests.histories import judge, moves
+from tests.histories.commands import command
 from tests.histories.judge import Lineage
 from tests.histories.offset_log import starting_offsets
 from tests.histories.query import Query, age, identity, logged, newest_in
@@ -292,12 +293,14 @@ def take_edit_back(world: "World", name: str) -> None:
     checkpoint = Checkpoint.at(str(query.checkpoint))
     try:
         last = newest_backup(checkpoint)
-        if last is not None and last.kind != "rebuild":
-            with world.ground.client() as cluster:
-                undo(cluster, standing(cluster, checkpoint))
-            world.ways["undo"] += 1
-    except (EoslogError, KafkaError):
+    except EoslogError:
         return
+    for servers in world.ground.sites if last is not None and last.kind != "rebuild" else ():
+        world.turn(servers)
+        if command(world, "checkpoint", "undo", str(query.checkpoint)).status == 0:
+            world.ways["undo"] += 1
+            break
+    moves.lead(world, query, moves.is_of(query.checkpoint) or query.servers)
 
 
 def move_to(world: "World", query: Query, target: Target, *, back: bool) -> tuple[set[str], set[str]] | None:
@@ -450,6 +453,11 @@ MISHAPS: Mapping[str, Callable[..., None]] = {
     "rebuilt": rebuild_checkpoint,
     "restate": restore_state,
     "table": owners_act,
+    "mirror": moves.mirror,
+    "elsewhere": moves.look_elsewhere,
+    "move": moves.move,
+    "unmoved": moves.give_up,
+    "wrong": moves.move_former,
     "renamefan": rename_fan_out,
 }
 """The acts, by their names; each gets the world first."""

@@ -82,6 +82,8 @@ class Query:
     living: bool = False
     """It starts in an application that lives already, if there is one."""
     used: bool = False
+    moved_with: int | None = None
+    """How many records had been read when it was moved to the other cluster; None: it was not."""
     left: bool = False
     """Another query has taken its pipeline over."""
     unknown: bool = False
@@ -91,6 +93,11 @@ class Query:
     def reads_files(self) -> bool:
         """Whether its source is Spark's file source."""
         return self.lineage.topic == FILES
+
+    @property
+    def servers(self) -> str:
+        """The cluster that it is started on."""
+        return self.sink["kafka.bootstrap.servers"]
 
     @property
     def names(self) -> tuple[str | None, str | None]:
@@ -226,7 +233,7 @@ class Query:
                 ends.setdefault(topic, {}).setdefault(
                     str(partition), at
                 )  # where it goes on if it is named again
-            return in_log(self.world.cluster, self.lineage.topic, ends)
+            return in_log(self.world.cluster_of(ends), self.lineage.topic, ends)
         last: int = ends["logOffset"]  # type: ignore[assignment]
         entries = [self.checkpoint / "sources" / "0" / str(at) for at in range(last + 1)]
         return {name for entry in entries for name in files_in(entry)}

@@ -71,9 +71,13 @@ def _strikes(acts: Sequence[Act]) -> int:
 
 def possible(acts: Sequence[Act]) -> list[Act]:
     """Without what the bundled broker or real time does not allow."""
-    return [_possible(act) for act in acts if act[0] not in ("forget", "blackout", "stranger", "compact")]
+    return [_possible(act) for act in acts if act[0] not in _IMITATED_ACTS]
 
 
+_IMITATED_ACTS = (
+    "forget", "blackout", "stranger", "compact", "mirror", "elsewhere", "move", "unmoved", "wrong",
+)  # fmt: skip
+"""Acts with Spark imitated alone, and those of two clusters."""
 _IMITATED = (
     "kafka.transaction.timeout.ms",
     "union",

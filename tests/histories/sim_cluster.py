@@ -65,6 +65,8 @@ class SimCluster(ModelBroker):
         self.life = 0
         """Goes up when the broker starts anew: connections of before are gone."""
         self.topics: dict[str, Topic] = {}
+        self.beside: list[SimCluster] = []
+        """Clusters from which and to which mirrors copy."""
         self.places: dict[str, Places] = {}
         self.opener: Callable[[], object] = lambda: None
         self.requests = 0
@@ -277,18 +279,23 @@ class SimCluster(ModelBroker):
             bound = log.end if below is None else below.get(str(number), 0)
             for entry in log.ranges(PLAIN):
                 if entry.base < bound:
-                    found += _values([entry])[: bound - entry.base]
+                    found += values([entry])[: bound - entry.base]
         return found
 
     def written(self, topic: str) -> list[str]:
-        """Rows that are committed or may still be."""
-        return [v for log in self.topics[topic].logs for v in _values(log.ranges(COMMITTED, PLAIN, OPEN))]
+        """Rows that are committed or may still be. What a mirror has copied counts where it was written, here
+        or beside."""
+        logs = [log for one in (self, *self.beside) if topic in one.topics for log in one.topics[topic].logs]
+        return [v for log in logs for v in values(log.written_here(COMMITTED, PLAIN, OPEN))]
 
     def seen(self, topic: str, partition: int | None = None) -> list[str]:
-        """What a read_committed reader gets, of one partition or of all, up to the last stable offset."""
-        logs = self.topics[topic].logs
+        """What a read_committed reader gets, of one partition or of all, up to the last stable offset; and of
+        all clusters, as written()."""
+        logs = [log for one in (self, *self.beside) if topic in one.topics for log in one.topics[topic].logs]
         logs = logs if partition is None else [logs[partition]]
-        return [v for g in logs for v in _values(e for e in g.ranges(COMMITTED, PLAIN) if e.base < g.stable)]
+        return [
+            v for g in logs for v in values(e for e in g.written_here(COMMITTED, PLAIN) if e.base < g.stable)
+        ]
 
     def held_open(self) -> Iterator[tuple[str, object]]:
         """Transactional ids with an open transaction, and who opened each."""
@@ -707,7 +714,7 @@ _SERVED = (
 )  # fmt: skip
 
 
-def _values(entries: Iterable[Entry]) -> list[str]:
+def values(entries: Iterable[Entry]) -> list[str]:
     """The values of records in some batches, in order."""
     data = b"".join(entry.data for entry in entries)
     if not data:

@@ -14,7 +14,7 @@ OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain
 @dataclass
 class Entry:
     """One batch: its bytes, and what became of the transaction that it belongs to. `compacted`: it is gone;
-    readers have had it."""
+    readers have had it. `copy_of`: the topic's id and the bytes of what a mirror has copied."""
 
     base: int
     next: int
@@ -23,6 +23,7 @@ class Entry:
     state: str
     ms: int
     compacted: bool = False
+    copy_of: tuple[bytes, bytes] | None = None
 
 
 @dataclass
@@ -123,3 +124,7 @@ class Log:
     def ranges(self, *states: str) -> list[Entry]:
         """Batches in one of these states."""
         return [e for e in self.entries if e.state in states]
+
+    def written_here(self, *states: str) -> list[Entry]:
+        """The same without a mirror's copies."""
+        return [e for e in self.ranges(*states) if e.copy_of is None]

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +405,7 @@ class SparkGround:
         self.cluster = RealCluster(folder / "broker")
         self.cluster.opener = self._opener
         self.clock = RealTime(self.cluster.is_open)
+        self.sites = {self.cluster.broker.bootstrap: self.cluster}
         servers = {"kafka.bootstrap.servers": self.cluster.broker.bootstrap}
         self.source: Mapping[str, str] = servers | SOURCE
         self.sink: Mapping[str, str] = servers | SINK
@@ -422,6 +423,9 @@ class SparkGround:
                     app.kill()
             self.cluster.close()
 
+    def turn(self, servers: str) -> None:
+        """See ground.Ground."""
+
     def application(self, planners: int = 1, living: object = None) -> SparkApp:
         """See ground.Ground. One that has nothing to do lives, and takes whatever starts next."""
         return SparkApp(self._processes.take(), self._processes.give)
@@ -438,6 +442,10 @@ class SparkGround:
         """See ground.Ground."""
         broker = self.cluster.broker
         return Cluster(ClientConfig(((broker.host, broker.port),)))
+
+    def shell(self, kill: int | tuple[str, int] | None) -> AbstractContextManager[None]:
+        """See ground.Ground. Nobody kills it."""
+        return nullcontext()
 
     def _watched(self, app: SparkApp) -> Watched:
         folder = self._runs / uuid.uuid4().hex

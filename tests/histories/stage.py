@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
+from eoslog.checkpoint import move_command, standing
 from eoslog.client.wire import cluster as client_cluster
 from eoslog.connector.options import sink_options as of_sinks
 from eoslog.connector.options import source_options as of_sources
@@ -74,6 +75,11 @@ def _source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False
     return _sources(tuple(raw.items()), stream)
 
 
+def _nobody(query_id: str) -> list[int]:
+    """All drivers are this process: whether one lives the world knows."""
+    return []
+
+
 def _detached(work: Callable[[], None]) -> None:
     """What comes after a driver's end is not relied upon."""
 
@@ -85,5 +91,7 @@ _STANDS_IN: tuple[tuple[ModuleType, str, object], ...] = (
     (of_sinks, "sink_options", _sink_options),
     (of_sources, "source_options", _source_options),
     (abandoned_run, "detached", _detached),
+    (standing, "drivers_of", _nobody),
+    (move_command, "WINDOW", 3),
 )
 """Module, name, and what stands in for it."""

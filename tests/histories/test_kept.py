@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.histories import judge
+from tests.histories.kept_moves import MOVES
 from tests.histories.query import Query
 from tests.histories.run_histories import play
 from tests.histories.shapes import SINKS
@@ -207,6 +208,7 @@ TABLES = {
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
     **TABLES,
+    **MOVES,
     "a topic is made anew, is as long as before, and the broker starts again": [
         ("query", "B", {"in": "in2"}),
         ("produce", "in2", 4),

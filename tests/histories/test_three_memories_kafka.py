@@ -118,7 +118,7 @@ class KafkaGround(SimGround):
         self._folder, self.apps = folder, []
         cluster: Any = KafkaCluster(folder, node)
         clock: Any = NodeTime(cluster.is_open)
-        self.cluster, self.clock = cluster, clock
+        self.cluster, self.clock, self.sites = cluster, clock, {node.bootstrap: cluster}
         named = {"kafka.bootstrap.servers": node.bootstrap}
         self.source, self.sink = {**SOURCE, **named}, {**SINK, **named}
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.histories.run_histories import play
 from tests.histories.test_kept import KEPT
-from tests.histories.without import OF_TABLES, ROWS, without
+from tests.histories.without import OF_MOVES, OF_TABLES, ROWS, without
 
 FOUND_BY = {
     "StartsElsewhere": "a group of two queries",
@@ -52,6 +52,15 @@ FOUND_BY = {
     "a fan-out's table that was set back": "a table is restored to before the last batch",
     "a fan-out's table that was set back, and forth": "a table is restored, and back to its last batch",
     "another query's batches in a table": "a new checkpoint of a fan-out",
+    "what the new cluster has decided": "the copy of before the move is moved again",
+    "what the new cluster has forgotten": (
+        "the copy of before the move is moved again, and the new cluster has forgotten"
+    ),
+    "rows behind a move": "the copy from right after the move, and the new cluster has forgotten",
+    "topics that were left, on the new cluster": (
+        "a topic that was left out is named again on the new cluster"
+    ),
+    "what the mirror lacks": "the mirror lacks the last records, and others write there",
     "a fan-out's batch with other rows": "a fan-out's checkpoint is restored after a kill, and more has come",
 }
 SECOND = {"DecisionGone, the group's notes"}
@@ -59,7 +68,7 @@ SECOND = {"DecisionGone, the group's notes"}
 
 
 def test_every_row_has_its_history() -> None:
-    assert {*ROWS, *OF_TABLES} == {*FOUND_BY, *SECOND}
+    assert {*ROWS, *OF_TABLES, *OF_MOVES} == {*FOUND_BY, *SECOND}
 
 
 @pytest.mark.parametrize("row", FOUND_BY)

@@ -21,7 +21,7 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.offsets.offsets import EARLIEST
 from eoslog.errors import EoslogError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from tests.histories import judge, mishaps, tables
+from tests.histories import judge, mishaps, tables, wrong_cluster
 from tests.histories.offset_log import starting_offsets
 from tests.histories.query import age, logged
 from tests.histories.shapes import SINKS, SOURCES
@@ -385,9 +385,9 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     query.sink[name] = value
     if name == "cluster.moved.to":
         query.source[name] = value
-    elif kind not in _REPEATS:
+    elif kind not in (*_REPEATS, "cluster"):
         query.lineage.may_lack |= set(query.lineage.tried)
-    if kind not in _LEAVES_OUT and name != "cluster.moved.to":
+    if kind not in (*_LEAVES_OUT, "cluster") and name != "cluster.moved.to":
         query.lineage.may_double |= set(query.lineage.tried)
     if "topic-anew" in value:  # it has not read so far, if no other word is left for it
         below = logged(query.checkpoint, age(query.checkpoint)[1])
@@ -683,6 +683,7 @@ def _named_as_before(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"WrongCluster: .* leads to the cluster", wrong_cluster.to_the_other_cluster),
     (r"give the fan-out a new name", tables.new_name),
     (r"Give the fan-out that name again", tables.old_name),
     (r"bring back the newest checkpoint", _right_checkpoint),

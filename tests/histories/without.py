@@ -15,7 +15,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from eoslog.checkpoint import command
+from eoslog.checkpoint import carry_out, command, move_command
+from eoslog.checkpoint.standing import left_places, position_of
 from eoslog.connector.checkpoint import (
     completed_batches,
     new_checkpoint,
@@ -23,6 +24,7 @@ from eoslog.connector.checkpoint import (
     spark_logs,
     start_checks,
 )
+from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
 from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.places import Seen, ended
@@ -37,7 +39,7 @@ from eoslog.fanout import table
 from eoslog.fanout.delta import DeltaLog
 from eoslog.fanout.iceberg import IcebergTarget
 from tests.histories import spark, stage
-from tests.histories.draw import history, tabled
+from tests.histories.draw import history, moved, tabled
 from tests.histories.run_histories import kinds, play
 
 Change = tuple[Any, str, Any]
@@ -57,6 +59,11 @@ def _empty(*_: Any, **__: Any) -> list[str]:
 def _no_rules(*_: Any, **__: Any) -> Rules[None]:
     return
     yield
+
+
+def _fewer(old: move_command.Log, new: move_command.Log, at: int, there: int, watch: Any) -> int:
+    """By how many records the new log has fewer, whichever they are."""
+    return max(sum(len(n) for _, n in old.contents(at)) - sum(len(n) for _, n in new.contents(there)), 0)
 
 
 # -- repairs that are more than one function ----------------------------------------------------
@@ -258,12 +265,29 @@ OF_TABLES: dict[str, Callable[[], list[Change]]] = {
 }
 """The same of fan-outs: they are looked for in histories of tables alone."""
 
+OF_MOVES: dict[str, Callable[[], list[Change]]] = {
+    "what the new cluster has decided": lambda: [
+        (move_command, "_is_known", lambda *_: True),
+        (move_command, "_forgotten_there", lambda *_: ""),
+    ],
+    "what the new cluster has forgotten": lambda: [(move_command, "_forgotten_there", lambda *_: "")],
+    "rows behind a move": lambda: [
+        (whose, "note_moved", lambda checkpoint, _: checkpoint.forget(NOTED_PLACES))
+        for whose in (carry_out, start_of_run)
+    ],
+    "topics that were left, on the new cluster": lambda: [
+        (move_command, "_left_out", lambda old, new, found, *_: (left_places(position_of(found)), [], [])),
+    ],
+    "what the mirror lacks": lambda: [(move_command, "_missing", _fewer)],
+}
+"""The same of moves to another cluster."""
+
 
 @contextmanager
 def without(row: str) -> Iterator[None]:
     """Within it the connector lacks this repair."""
     with ExitStack() as changes:
-        for whose, name, instead in (ROWS | OF_TABLES)[row]():
+        for whose, name, instead in (ROWS | OF_TABLES | OF_MOVES)[row]():
             changes.enter_context(patch.object(whose, name, instead))
         for parsed in (stage._sinks, stage._sources):
             parsed.cache_clear()
@@ -277,7 +301,8 @@ def look(row: str, count: int, seed: int, minutes: float) -> tuple[list[int], in
     played, what, until = 0, "", time.monotonic() + minutes * 60
     with without(row):
         while played < count and time.monotonic() < until and len(found) < ENOUGH:
-            drawn = (tabled if row in OF_TABLES else history)(Random(f"{seed} {played}"))
+            draw = tabled if row in OF_TABLES else moved if row in OF_MOVES else history
+            drawn = draw(Random(f"{seed} {played}"))
             world = play(drawn)
             played += 1
             if {*kinds(world)} - {"crash"}:  # that is the broken harness
@@ -295,7 +320,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3, help="of each row")
     given = parser.parse_args()
     print("| taken out | found in | first after | as |\n|---|---|---|---|")
-    for row in given.rows or (*ROWS, *OF_TABLES):
+    for row in given.rows or (*ROWS, *OF_TABLES, *OF_MOVES):
         found, played, what = look(row, given.histories, given.seed, given.minutes)
         first = str(found[0]) if found else "not found"
         print(f"| {row} | {len(found)} of {played} | {first} | {what} |", flush=True)

@@ -5,7 +5,7 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge
 from tests.histories.ending import end
-from tests.histories.ground import App, Ground, SimGround
+from tests.histories.ground import App, Cluster, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
 from tests.histories.mishaps import MISHAPS, accept_unseen
 from tests.histories.processes import Strike
@@ -44,7 +44,9 @@ class World:
     def __init__(self, folder: Path, ground: Ground | None = None) -> None:
         self.folder = folder
         self.ground: Ground = ground or SimGround(folder)
-        self.clock, self.cluster = self.ground.clock, self.ground.cluster
+        self.clock = self.ground.clock
+        self.servers = self.ground.source["kafka.bootstrap.servers"]
+        """The cluster that people look at."""
         self.queries: dict[str, Query] = {}
         self.lineages: list[Lineage] = []
         self.writes: list[tuple[Lineage, dict[str, str]]] = []
@@ -75,6 +77,23 @@ class World:
         self._living: App | None = None
         for name, partitions in (SOURCES | SINKS | {FILES: 1, SAVED: 1}).items():
             self.cluster.create(name, partitions)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The one that people look at."""
+        return self.ground.cluster
+
+    def cluster_of(self, ends: Mapping[str, Any]) -> Cluster:
+        """That of which offsets are."""
+        names = (key.removeprefix("cluster-id:cluster-") for key in ends)
+        return next(
+            (self.ground.sites[s] for n in names if (s := f"{n}:9092") in self.ground.sites), self.cluster
+        )
+
+    def turn(self, servers: str) -> None:
+        """From now on people look at that cluster."""
+        self.servers = servers
+        self.ground.turn(servers)
 
     # -- the frame ------------------------------------------------------------------------------
 
@@ -114,6 +133,8 @@ class World:
             if act[0] == "wake":
                 return
             self.acts_done += 1
+            if (query := self.queries.get(str(act[1]) if len(act) > 1 else "")) is not None:
+                self.turn(query.servers)
             if act[0] in MISHAPS:
                 MISHAPS[act[0]](self, *act[1:])
             else:
@@ -230,6 +251,7 @@ class World:
         if not before.has_group or before.reads_files or not self.is_known(before):
             return
         self.do_stop(name)
+        self.turn(before.servers)
         if before.ids[-1] is None:
             self.do_stop(old)  # without a name in common nothing keeps the two apart
         if query.lineage is not before.lineage and not query.left:
@@ -258,6 +280,7 @@ class World:
         if not before.lineage.began or age(before.checkpoint)[0] < 0:
             return
         self.do_stop(name)
+        self.turn(before.servers)
         query.aside.append((query.lineage, query.checkpoint))  # the user does not throw it away
         query.checkpoint = self.folder / uuid.uuid4().hex
         shutil.copytree(before.checkpoint, query.checkpoint)
@@ -379,12 +402,12 @@ class World:
         """Deleted, and created again under its name."""
         if topic not in self.cluster.topics:
             return
-        if topic in SINKS:
-            self.deleted += judge.written(self.cluster, [topic])
+        before = judge.written(self.cluster, SINKS)
         partitions = self.cluster.partitions(topic)
         self._cuts.pop(topic, None)
         self.cluster.delete(topic)
         self.cluster.create(topic, partitions)
+        self.deleted += before - judge.written(self.cluster, SINKS)
 
     def do_says(self, name: str, starting: str) -> None:
         """Another startingOffsets under a checkpoint that has begun."""
@@ -581,14 +604,16 @@ class World:
     def _nested(self) -> None:
         """A process stands still; the world goes on until it wakes."""
         if self._depth < 2:
-            self._depth += 1
+            self._depth, servers = self._depth + 1, self.servers
             try:
                 self._until_wake()
             finally:
                 self._depth -= 1
+                self.turn(servers)
 
     def trigger(self, query: Query, strike: Strike | None, *, until_now: bool = False) -> bool:
         """One trigger; whether the query goes on."""
+        self.turn(query.servers)
         run = query.run
         outcome: list[bool] = []
         if run is None or run.busy:  # who stands still in a batch is started a second time
@@ -631,6 +656,7 @@ class World:
             plan.source["startingOffsets"] = query.said
         plan.mark, plan.source_name = query.lineage.name, query.source_name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
+        lineage.servers = query.servers
 
         def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
             uids = [value.decode() for value in rows.column("value").to_pylist()]
