@@ -212,7 +212,7 @@ def _copies_after_a_move(random: Random) -> list[Act]:
 
 
 def _mirrored(random: Random, shift: int) -> Act:
-    return ("mirror", random.choice((0, 0, 0, 0, 1, 2)), shift)
+    return ("mirror", random.choice((0, 0, 0, 0, 1, 2)), shift, random.random() < 0.5)
 
 
 _OTHER = {"out": "out2", "out2": "out"}

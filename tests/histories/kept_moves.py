@@ -30,6 +30,10 @@ MOVES: dict[str, list[Act]] = {
         *_RAN, *[("produce", "in", 2)] * 5, ("mirror", 1, 0), ("elsewhere",), ("produce", "in", 2),
         ("move", "A"), ("run", "A", 1),
     ],
+    "a mirror copies on behind others' records": [
+        *_RAN, ("mirror", 0, 0), ("elsewhere",), ("produce", "in", 2), ("run", "A", 1),
+        ("produce", "in", 8), ("run", "A", 1), ("mirror", 0, 0, True), ("move", "A"), ("run", "A", 1),
+    ],
     "moved there and back": [*_MOVED, *_MORE, ("mirror", 0, 0), ("move", "A"), *_MORE],
     "the wrong one of two copies is moved back": [
         *_MOVED, ("unmoved", "A"), *_MORE, *_MORE, ("mirror", 0, 0), ("wrong", "A"), *_MORE,

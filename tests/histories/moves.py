@@ -144,13 +144,14 @@ def refused(world: "World", query: "Query", kill: Kill | None = None) -> str:
 
 
 def _account(world: "World", query: "Query", to: str, told: int) -> None:
-    """Accept what the mirror lacks, as far as it was told."""
+    """Accept what nobody reads now, as far as it was told: what the mirror lacks, and what others have
+    written to the copies below the query's place."""
     lineage = query.lineage
-    there = judge.written(world.cluster, SINKS)
-    wanted = judge.in_log(world.cluster, lineage.topic) - lineage.before - lineage.may_lack
-    wanted -= {uid for uid in lineage.tried if there[f"{lineage.name}:{uid}"]}
+    there, here = judge.written(world.cluster, SINKS), judge.in_log(world.cluster, lineage.topic)
     world.turn(to)
-    lacks = wanted - (judge.in_log(world.cluster, lineage.topic) - query.behind(age(query.checkpoint)[1]))
+    found, below = judge.in_log(world.cluster, lineage.topic), query.behind(age(query.checkpoint)[1])
+    lacks = ((here - found) | below) - lineage.before - lineage.may_lack
+    lacks -= {uid for uid in lineage.tried if there[f"{lineage.name}:{uid}"]}
     if told < len(lacks):
         world.findings.append(Finding("counted wrong", f"never {told}, and the mirror lacks {len(lacks)}"))
     if told:

@@ -61,6 +61,7 @@ FOUND_BY = {
         "a topic that was left out is named again on the new cluster"
     ),
     "what the mirror lacks": "the mirror lacks the last records, and others write there",
+    "what others have written below the place": "a mirror copies on behind others' records",
     "a fan-out's batch with other rows": "a fan-out's checkpoint is restored after a kill, and more has come",
 }
 SECOND = {"DecisionGone, the group's notes"}

@@ -63,7 +63,8 @@ def _no_rules(*_: Any, **__: Any) -> Rules[None]:
 
 def _fewer(old: move_command.Log, new: move_command.Log, at: int, there: int, watch: Any) -> int:
     """By how many records the new log has fewer, whichever they are."""
-    return max(sum(len(n) for _, n in old.contents(at)) - sum(len(n) for _, n in new.contents(there)), 0)
+    had, has = (sum(map(len, log._read(start, log.end))) for log, start in ((old, at), (new, there)))
+    return max(had - has, 0)
 
 
 # -- repairs that are more than one function ----------------------------------------------------
@@ -276,9 +277,14 @@ OF_MOVES: dict[str, Callable[[], list[Change]]] = {
         for whose in (carry_out, start_of_run)
     ],
     "topics that were left, on the new cluster": lambda: [
-        (move_command, "_left_out", lambda old, new, found, *_: (left_places(position_of(found)), [], [])),
+        (
+            move_command,
+            "_left_out",
+            lambda old, new, found, *_: (left_places(position_of(found)), [], [], []),
+        ),
     ],
     "what the mirror lacks": lambda: [(move_command, "_missing", _fewer)],
+    "what others have written below the place": lambda: [(move_command, "_others_below", lambda *_: 0)],
 }
 """The same of moves to another cluster."""
 
