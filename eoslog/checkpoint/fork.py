@@ -20,8 +20,8 @@ from eoslog.checkpoint import carry_out
 from eoslog.checkpoint.compare import Effect, Fate, Stretch, effect_of
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import doubling, editable, may_go_on, tell
-from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, places, position_of, standing
-from eoslog.checkpoint.targets import LogBounds
+from eoslog.checkpoint.standing import NextStart, Standing, places, position_of, standing
+from eoslog.checkpoint.targets import LogBounds, with_new_partitions
 from eoslog.client.admin.groups import fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
@@ -216,7 +216,7 @@ def _both_write(
 ) -> Effect:
     """What both queries write from where they stand: the rows that are in the log, and those of partitions
     that the query has not read yet."""
-    stands = _with_new_partitions(session, places(position_of(found)))
+    stands = with_new_partitions(session.cluster, places(position_of(found)))
     committed = not how["read_uncommitted"]
     there = LogBounds.of_those_there(session.cluster, (place[1:] for place in stands), committed=committed)
     moves = [
@@ -226,23 +226,6 @@ def _both_write(
     ]
     counted = effect_of(session.cluster, moves, watch, committed=committed).moved
     return Effect(tuple(replace(one, fate=Fate.TWICE) for one in counted))
-
-
-def _with_new_partitions(
-    session: CommandSession, stands: Mapping[SourcePlace, int]
-) -> Mapping[SourcePlace, int]:
-    """Where the query stands; in partitions that its topics have got since, at their beginning."""
-    reads = sorted({place[:2] for place in stands})
-    there = session.cluster.metadata(sorted({topic for _, topic in reads})).topics if reads else {}
-    new = [
-        (source, topic, partition)
-        for source, topic in reads
-        if topic in there
-        for partition in there[topic].leaders
-        if (source, topic, partition) not in stands
-    ]
-    first = LogBounds.of(session.cluster, sorted({place[1:] for place in new}), committed=False).first
-    return {**stands, **{place: first[place[1:]] for place in new}}
 
 
 def _settle(session: CommandSession, found: Standing, how: dict[str, Any]) -> None:

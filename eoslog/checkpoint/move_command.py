@@ -32,7 +32,7 @@ from eoslog.checkpoint.standing import (
     places,
     position_of,
 )
-from eoslog.checkpoint.targets import LogBounds
+from eoslog.checkpoint.targets import LogBounds, with_new_partitions
 from eoslog.client.admin.topics import list_offsets
 from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
@@ -112,8 +112,8 @@ class Log:
 
     @classmethod
     def of(cls, cluster: Cluster, where: TopicPartition, bounds: LogBounds, committed: bool) -> Log:
-        """A partition's log between these bounds."""
-        return cls(cluster, *where, bounds.first[where], bounds.end[where], committed)
+        """A partition's log between these bounds; without them it is empty."""
+        return cls(cluster, *where, bounds.first.get(where, 0), bounds.end.get(where, 0), committed)
 
     def parts(self, at: int) -> Iterator[pa.Table]:
         """All records from an offset on."""
@@ -230,8 +230,9 @@ def move_cluster(
             )
         with output.shown() as watch:
             ends, moved, beside = _mapped(session.cluster, there, found, given, watch, how)
+            unread = _unread(session.cluster, there, found, watch, how)
             left, lacking, said, others = _left_out(session.cluster, there, found, given, watch, how)
-        effect, at = Effect((*moved, *lacking)), {**left, **ends}
+        effect, at = Effect((*moved, *unread, *lacking)), {**left, **ends}
         ids = {topic: there.describe(topic).topic_id for topic in sorted({place[1] for place in at})}
         known = {topic: number for topic, number in ids.items() if number is not None}
         epochs = leader_epochs(there, at)
@@ -293,6 +294,23 @@ def _mapped(
         moved.append(lost)
         said += line
     return ends, moved, said
+
+
+def _unread(
+    old: Cluster, new: Cluster, found: Standing, watch: output.ProgressListener, how: Mapping[str, Any]
+) -> list[Moved]:
+    """What the new cluster lacks of partitions that the query has not read yet: it will begin there at the
+    beginning."""
+    stands, committed = places(position_of(found)), not how["read_uncommitted"]
+    added = {place: at for place, at in with_new_partitions(old, stands).items() if place not in stands}
+    partitions, moved = sorted({place[1:] for place in added}), list[Moved]()
+    bounds = [(one, LogBounds.of_those_there(one, partitions, committed=committed)) for one in (old, new)]
+    for place, at in sorted(added.items()):
+        here, there = (Log.of(one, place[1:], bound, committed) for one, bound in bounds)
+        watch.begin(f"comparing {_name(here)}", max(here.end - at, 0))
+        lost = _missing(here, there, at, there.first, watch)
+        moved.append(Moved(*place, at, there.first, lost, Fate.NEVER))
+    return moved
 
 
 def _left_out(

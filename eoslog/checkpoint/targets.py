@@ -69,6 +69,21 @@ class LogBounds:
         return cls.of(cluster, known, committed=committed)
 
 
+def with_new_partitions(cluster: Cluster, stands: Mapping[SourcePlace, int]) -> dict[SourcePlace, int]:
+    """Where the query stands; in partitions that its topics have got since, at their beginning."""
+    reads = sorted({place[:2] for place in stands})
+    there = cluster.metadata(sorted({topic for _, topic in reads})).topics if reads else {}
+    new = [
+        (source, topic, partition)
+        for source, topic in reads
+        if topic in there
+        for partition in there[topic].leaders
+        if (source, topic, partition) not in stands
+    ]
+    first = LogBounds.of(cluster, sorted({place[1:] for place in new}), committed=False).first
+    return {**stands, **{place: first[place[1:]] for place in new}}
+
+
 def resolve(
     cluster: Cluster, target: Target, at: Mapping[SourcePlace, int], bounds: LogBounds, *, back: bool | None
 ) -> dict[SourcePlace, int]:

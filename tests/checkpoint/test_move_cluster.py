@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from eoslog.checkpoint import carry_out, move_command
 from eoslog.checkpoint.backups import check_not_moved
@@ -749,6 +750,20 @@ def test_rows_of_others_below_the_place_are_lost(
     assert f"{lost} records that the old cluster has not lie below 154, where" in said.output
     said = move(query, old, new, "--since", "2100-01-01T00:00:00+00:00")
     assert said.exit_code == 0, said.output
+
+
+@pytest.mark.parametrize("copied", [None, 0, 6])
+def test_rows_of_a_partition_that_is_not_read_yet_are_lost_too(
+    query: CopyQuery, old: Kafka, new: Kafka, copied: int | None
+) -> None:
+    """The old cluster's topic has got one since the last batch, the new one's has none, or not all rows."""
+    for kafka, count in ((old, 10), (new, copied)):
+        if count is not None:
+            kafka.admin.create_partitions([NewPartitions(query.source, 2)])[query.source].result(30)
+            kafka.put(query.source, [b"row %d" % number for number in range(count)], 1, timestamp=10**12)
+    said, lost = move(query, old, new), 10 - (copied or 0)
+    assert said.exit_code == 1 and f"give --accept-loss {lost}" in said.output, said.output
+    assert move(query, old, new, "--accept-loss", str(lost)).exit_code == 0
 
 
 def test_a_time_that_is_none(query: CopyQuery, old: Kafka, new: Kafka) -> None:

@@ -135,7 +135,7 @@ MUTANTS: list[Mutant] = [
         Break("more may be done than planned", "_files", "completed > newest.batch_id", "completed < 0"),
         Break("nothing is lost", "_lost", "if lost:\n    yield f'DataLoss: {lost}'", "if False:\n    yield f'DataLoss: {lost}'"),
     ),
-    *mutants_of(("tests/checkpoint/test_fork.py",), Break("new partitions are no rows", "_with_new_partitions", "{**stands, **{place: first[place[1:]] for place in new}}", "stands")),
+    *mutants_of(("tests/checkpoint/test_fork.py",), Break("new partitions are no rows", "with_new_partitions", "{**stands, **{place: first[place[1:]] for place in new}}", "stands")),
     *mutants_of(
         COMPARE,
         Break("an unknown cluster is this one", "lines", "not document[name]['clusters']", "False"),
@@ -192,6 +192,7 @@ MUTANTS: list[Mutant] = [
         MOVE,
         Break("nothing is missing", "move_command._moved", "_missing(old, new, at, there, watch)", "0"),
         Break("rows of others are those that the mirror lacks", "_missing", "[_oftener(*lacking)] if lacking else []", "lacking"),
+        Break("rows of partitions that are not read yet are not compared", "move_command._unread", "moved.append(Moved(*place, at, there.first, lost, Fate.NEVER))", "pass"),
         Break("rows of others below the place are read", "move_command._moved", "_others_below(replace(old, end=at), replace(new, end=there), watch, since)", "0"),
         Break("what retention has taken was never there", "_others_below", "old.first == begin > 0", "False"),
         Break("older records are compared, too", "Log._read", "self.oldest < 0", "True"),
