@@ -15,6 +15,8 @@ STARTS = ("earliest", "latest", "committed")
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
 IDS = ("x", "y", None)
 GROUPS = ("g", "h", None)
+ADDED = ("", "", "", "latest", "0")
+"""Where a topic begins that is added."""
 SOURCE_NAMES = ("orders", "sales", "returns")
 MOST_STEPS = 110
 """Of one trigger of two tasks: requests, answers, lines of Spark's logs."""
@@ -160,6 +162,7 @@ _AROUND_A_MOVE: tuple[Act, ...] = (
     ("forget", True, True, False), ("forget", True, True, False), ("forget", True, True, False, False),
     ("blackout", "A", 1), ("blackout", "A", 2), ("rebuilt", "A"), ("restate", "A"),
     ("lost", "A", "committed"), ("anew", "A", "committed"), ("add", "A", "in2"), ("back", "A"),
+    ("add", "A", "in2", "latest"),
     ("out", "A", "in2"), ("set", "A", "id", "y"), ("set", "A", "topic", "out2"),
     ("fork", "B", "A", True), ("fork", "B", "A", False), ("follow", "B", "A"), ("run", "B", 1),
     ("delete", "in"), ("grow", "in"), ("keep", "in"), ("cut", "in"), ("elsewhere",), ("elsewhere",),
@@ -357,7 +360,7 @@ def _act(random: Random, names: list[str]) -> list[Act]:
         "edit": ("edit", name, random.choice((-3, -1, 1, 2))),
         "rebuilt": ("rebuilt", name),
         "restate": ("restate", name),
-        "add": ("add", name, random.choice(list(SOURCES))),
+        "add": ("add", name, random.choice(list(SOURCES)), random.choice(ADDED)),
         "undo": ("undo", name),
     }
     return [choices[draw]]
@@ -652,7 +655,18 @@ def _edited(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _added_again(random: Random, names: list[str]) -> list[Act]:
+    a, topic = random.choice(names), random.choice(list(SOURCES))
+    anew: list[Act] = [("anew", a, "committed")] if random.random() < 0.4 else []
+    return [
+        ("query", a, {**_query(random, a, False), "in": "in,in2"}), ("produce", "in2", 3), ("run", a, 2),
+        ("out", a, topic), *anew, ("produce", topic, 2), ("run", a, random.choice((0, 1)), _late(random)),
+        ("add", a, topic, random.choice(ADDED)), _produced(random), ("run", a, 2),
+    ]  # fmt: skip
+
+
 _THEMES = (
+    _added_again,
     _hidden, _lost, _edited, _tried_out, _strangers, _files_restored, _away_and_back, _monthly,
     _spark_for_a_day, _begun_elsewhere, _source_renamed,
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,

@@ -18,12 +18,10 @@ from eoslog.checkpoint.carry_out import carry_out
 from eoslog.checkpoint.command import moved
 from eoslog.checkpoint.edit_numbers import NotEditable, NotRestorable
 from eoslog.checkpoint.editing import editable, uninterrupted
-from eoslog.checkpoint.edits import set_ends
 from eoslog.checkpoint.rebuild import Lost, rebuilt, without_batches
 from eoslog.checkpoint.restore import restore
 from eoslog.checkpoint.standing import SourcePlace, places, position_of
 from eoslog.checkpoint.targets import Target
-from eoslog.client.admin.topics import EARLIEST, list_offsets
 from eoslog.commands.session import CommandSession
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import FRESH_SECONDS
@@ -35,7 +33,7 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from tests.histories import judge, moves
-from tests.histories.commands import command
+from tests.histories.commands import command, paid
 from tests.histories.judge import Lineage
 from tests.histories.offset_log import starting_offsets
 from tests.histories.query import Query, age, identity, logged, newest_in
@@ -256,31 +254,33 @@ def edit(world: "World", name: str, by: int) -> None:
             lineage.may_lack |= stands - stood
 
 
-def add_topic(world: "World", name: str, topic: str) -> None:
-    """`eoslog checkpoint add-topic`, from the topic's beginning; then the query's options name it."""
+def add_topic(world: "World", name: str, topic: str, start: str = "") -> None:
+    """`eoslog checkpoint add-topic`, of a topic that is new to the query, or of one that has left; then the
+    query's options name it. `start`: its --start; "0": the first offsets, by number."""
     query = world.queries.get(name)
     if query is None or query.token is not None or query.reads_files or query.union or query.left:
         return
     alone = sum(other.lineage is query.lineage for other in world.queries.values()) == 1
     if not alone or query.at_work or not query.lineage.began or not query.checkpoint.exists():
         return
-    if topic in query.lineage.topic.split(",") or query.source["subscribe"] != query.lineage.topic:
+    had, reads = query.lineage.topic.split(","), query.source["subscribe"].split(",")
+    if topic in reads or topic not in world.cluster.topics:
         return
     world.do_stop(name)
-    try:
-        with world.ground.client() as cluster:
-            found = editable(CommandSession(cluster, as_json=False), str(query.checkpoint))
-            info, last = cluster.describe(topic), places(position_of(found))
-            first = list_offsets(
-                cluster, {(topic, number): EARLIEST for number in info.leaders}, committed=True
-            )
-            new = {(0, *where): at for where, at in first.items()}
-            ids = {} if info.topic_id is None else {topic: info.topic_id}
-            carry_out(cluster, found, set_ends(found, "add-topic", {**last, **new}, ids, {}))
-    except (EoslogError, KafkaError):
+    offsets = {topic: {str(number): 0 for number in range(world.cluster.partitions(topic))}}
+    given = ["--start", json.dumps(offsets) if start == "0" else start] if start else []
+    there, mark = judge.written(world.cluster, SINKS), f"{query.lineage.name}:"
+    said, price = paid(world, "checkpoint", "add-topic", str(query.checkpoint), topic, *given, "--watch", "0")
+    if said.status != 0:
         return
     world.ways["added"] += 1
-    query.lineage.topic = query.source["subscribe"] = f"{query.lineage.topic},{topic}"
+    query.lineage.topic = ",".join([*had, *({topic} - {*had})])
+    names = query.lineage.topic.split(",")
+    query.source["subscribe"] = ",".join(one for one in names if one in (*reads, topic))
+    records = judge.in_log(world.cluster, topic) - query.lineage.before
+    below, once = query.behind(age(query.checkpoint)[1]), {uid for uid in records if there[f"{mark}{uid}"]}
+    query.lineage.may_lack |= (records & below) - once if "--accept-loss" in price else set()
+    query.lineage.may_double |= once - below if "--accept-duplicates" in price else set()
 
 
 def take_edit_back(world: "World", name: str) -> None:

@@ -205,10 +205,21 @@ TABLES = {
     ],
 }
 """What people do to a fan-out's tables."""
+_LEFT: list[tuple[Any, ...]] = [
+    ("query", "A", {"id": "x", "kafka.group.id": "g", "in": "in,in2"}),
+    ("produce", "in", 4),
+    ("produce", "in2", 4),
+    ("run", "A", 1),
+    ("out", "A", "in2"),
+    ("produce", "in2", 2),
+]
 KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
     **TABLES,
     **MOVES,
+    "a topic leaves and is added again": [*_LEFT, ("add", "A", "in2"), ("run", "A", 1)],
+    "a topic leaves and is added again at its end": [*_LEFT, ("add", "A", "in2", "latest"), ("run", "A", 1)],
+    "a topic leaves and is added again at its beginning": [*_LEFT, ("add", "A", "in2", "0"), ("run", "A", 1)],
     "a topic is made anew, is as long as before, and the broker starts again": [
         ("query", "B", {"in": "in2"}),
         ("produce", "in2", 4),

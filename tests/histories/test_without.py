@@ -41,6 +41,7 @@ FOUND_BY = {
     "topics created again behind another connector's batch": (
         "a day with Spark's connector, and the source made anew"
     ),
+    "a topic that is added goes on where it was left": "a topic leaves and is added again",
     "an edit in a log that was cut": "set forth by hand in a log that was cut",
     "rows that retention has taken": "killed before Spark noted it, and all is forgotten, the rows too",
     "topics created again": "the source created again, and longer than before",

@@ -228,6 +228,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "topics created again behind another connector's batch": lambda: [
         (source_check, "check_remade", _nothing),
     ],
+    "a topic that is added goes on where it was left": lambda: [
+        (command, "_stood", lambda *_: offsets.SourcePosition({}, {}, None, {})),
+    ],
     "an edit in a log that was cut": lambda: [(command, "_check_read", _nothing)],
     "rows that retention has taken": lambda: [
         (
