@@ -77,7 +77,6 @@ def begin(
     *,
     last_run: Run | None = None,
     completed: int | None = None,
-    once_at_most: bool = False,
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
     leads_to: Batch | None = None,
@@ -105,7 +104,6 @@ def begin(
         last,
         batch,
         is_complete=is_complete(last, batch.query_id, completed),
-        once_at_most=once_at_most,
         on_lost=on_lost,
         leads_to=leads_to,
     )
@@ -119,7 +117,6 @@ def make_ready(
     batch: Batch,
     *,
     is_complete: bool,
-    once_at_most: bool = False,
     on_lost: OnLost = OnLost.STOP,
     leads_to: Batch | None = None,
 ) -> Rules[Begun]:
@@ -135,9 +132,6 @@ def make_ready(
     kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.acquired_now)
     if last is not None and kept:
         yield from finish_late(last.only(kept))
-    dropped = False
-    if once_at_most:
-        dropped = yield from _mark_attempt(sink, batch)
     known = None if last is None else last.of_query or last
     decided = None if last is None or known is None else last.last_of(batch.query_id) or known.batch
     return Begun(
@@ -148,7 +142,6 @@ def make_ready(
         anchors=owned.stored.anchors,
         batch=batch,
         decided=decided,
-        dropped=dropped,
         lost=lost,
         acquired_now=owned.acquired_now,
         followed_by=None if last is None else last.successor_of(batch.query_id),
@@ -408,12 +401,25 @@ def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:
     )
 
 
-def _mark_attempt(sink: Sink, batch: Batch) -> Rules[bool]:
-    """at_most_once: note that this batch is attempted. Returns whether it was attempted before."""
-    what = f"attempts at sink {sink.id}"
-    stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
-    if stored.chunks.get(0) == (batch.batch_id, batch.query_id):
+def mark_attempt(sink: Sink, batch: Batch) -> Rules[bool]:
+    """at_most_once: note that this batch is attempted, when nothing is left to be compared: a batch that no
+    task has had is not attempted. Returns whether it was attempted before. Raises CommitFault."""
+    tried = yield from attempted(sink)
+    if tried is not None and batch.repeats(tried):
         return True
-    note = {(ANCHOR, 0): (batch.batch_id, batch.query_id)}
-    yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")
+    yield from note_attempt(sink, batch)
     return False
+
+
+def attempted(sink: Sink) -> Rules[Batch | None]:
+    """at_most_once: the last batch that was attempted. Earlier versions noted no digest."""
+    stored = yield from demand(FetchStored(sink.attempts_group), f"attempts at sink {sink.id} cannot be read")
+    number, text = stored.chunks.get(0, (0, ""))
+    query, _, digest = text.partition("\n")
+    return Batch(query, number, digest) if query else None
+
+
+def note_attempt(sink: Sink, batch: Batch) -> Rules[None]:
+    """at_most_once: this batch is the last one that was attempted."""
+    note = {(ANCHOR, 0): (batch.batch_id, f"{batch.query_id}\n{batch.digest}")}
+    yield from demand(CommitOffsets(sink.attempts_group, note), f"attempts at sink {sink.id} cannot be noted")

@@ -9,10 +9,10 @@ rows. So is the decision of a batch whose lost rows the user has given up.
 
 from collections.abc import Collection
 
-from eoslog.connector.commit.begin import acquire, is_complete, make_ready
-from eoslog.connector.commit.commands import CommitOffsets, FetchStored, Rules, demand
+from eoslog.connector.commit.begin import acquire, attempted, is_complete, make_ready, note_attempt
+from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.decide import SourceOffsets, decide
-from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import ROWS_LOST, abort_all, finish_late, lost_word
 from eoslog.connector.commit.marker_proof import look_back
@@ -100,9 +100,6 @@ def give_up(sink: Sink, accepted: Collection[str]) -> Rules[None]:
 def _move_attempt(sink: Sink, to: Batch) -> Rules[None]:
     """at_most_once: the next batch was not attempted, whatever batch had its number before. It is noted after
     the decision: an edit that ends in between leaves a checkpoint that no start accepts."""
-    what = f"attempts at sink {sink.id}"
-    stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
-    attempted = stored.chunks.get(0)
-    if attempted is not None and attempted[1] == to.query_id and attempted[0] != to.batch_id:
-        note = {(ANCHOR, 0): (to.batch_id, to.query_id)}
-        yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")
+    tried = yield from attempted(sink)
+    if tried is not None and tried.query_id == to.query_id and tried.batch_id != to.batch_id:
+        yield from note_attempt(sink, to)

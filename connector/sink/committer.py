@@ -24,7 +24,7 @@ from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.abandon import run_of
-from eoslog.connector.commit.begin import begin, may_read_more
+from eoslog.connector.commit.begin import begin, mark_attempt, may_read_more
 from eoslog.connector.commit.commands import Around, Command, End, Perform
 from eoslog.connector.commit.decide import Noting, SourceOffsets, Terms, commit
 from eoslog.connector.commit.decision import Decision
@@ -147,7 +147,6 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
                 view.batch,
                 last_run=last_run,
                 completed=view.completed,
-                once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
                 two_phase=options.two_phase,
                 on_lost=options.on_lost,
                 leads_to=view.leads_to,
@@ -178,6 +177,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         )
         run = replace(run, start=noted, options=_digest(options), streams=run_memory.streams_now())
     begun = replace(begun, start=run.start)
+    if options.guarantee is Guarantee.AT_MOST_ONCE and runner.run(mark_attempt(sink, view.batch)):
+        begun = replace(begun, dropped=True)
     run_memory.keep(run, *key)
     abandoned_run.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun

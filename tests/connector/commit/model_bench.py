@@ -1,11 +1,12 @@
 """One driver and its tasks on the model cluster, by hand: for tests that tell one story each."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.abandon import Aborted, end_run, run_of
-from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.begin import begin, mark_attempt
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.places import PartitionState
 from eoslog.connector.commit.prepare import Task, judge, participant_name
@@ -59,9 +60,12 @@ class Bench:
 
     def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
         batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))
+        at_most_once = more.pop("at_most_once", False)
         begun, self.remembered = self.run(
             begin(self.sink, batch, last_run=run, two_phase=self.two_phase, on_lost=self.on_lost, **more)
         )
+        if at_most_once:
+            begun = replace(begun, dropped=self.run(mark_attempt(self.sink, batch)))
         return begun
 
     def prepare(self, begun: Begun, partition: int, rows: list[str], worker: str = "") -> Report:

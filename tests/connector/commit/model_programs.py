@@ -5,7 +5,7 @@ it is; model_spark.py decides what becomes of it.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -209,7 +209,6 @@ class Programs:
             batch,
             last_run=process.memory.pop(planner, None),
             completed=max(mine.completed, default=None),
-            once_at_most=self.shape.at_most_once,
             two_phase=self.two_phase,
             on_lost=OnLost.REPLAY if self.shape.replays else OnLost.STOP,
         )
@@ -219,6 +218,9 @@ class Programs:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
         if begun.acquired_now and self._two_checkpoints:
             yield from self._compare(mine, begun)
+        if self.shape.at_most_once:
+            tried = yield from self._client("begin", begin_rules.mark_attempt(self.sink, batch))
+            begun = replace(begun, dropped=tried)
         process.reports = {}
         process.memory[planner] = process.run = run
         return begun

@@ -67,10 +67,10 @@ def test_a_sink_that_has_decided_since_is_left_alone() -> None:
 def test_the_next_batch_was_not_attempted() -> None:
     """at_most_once: it has other rows than the batch that had its number before."""
     bench = Bench()
-    bench.whole_batch(0, once_at_most=True)
-    bench.begin(1, once_at_most=True, completed=0)
+    bench.whole_batch(0, at_most_once=True)
+    bench.begin(1, at_most_once=True, completed=0)
     bench.run(move_decision(bench.sink, last(bench), TO, None, 0))
-    assert not bench.begin(1, once_at_most=True, completed=0).dropped
+    assert not bench.begin(1, at_most_once=True, completed=0).dropped
 
 
 START = Start("word", "/checkpoint", 1795780000, (("before", 0), ("word", 2)))

@@ -7,8 +7,7 @@ import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.abandon import Aborted
-from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decision import decode
+from eoslog.connector.commit.decision import ANCHOR, decode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -139,10 +138,9 @@ def test_the_last_epoch_of_a_producer_id_is_not_gone_on_with() -> None:
     assert len(bench.broker.visible()) == 4
 
 
-def attempt(bench: Bench, batch_id: int, query: str = "q") -> Begun:
+def attempt(bench: Bench, batch_id: int, query: str = "q", digest: str = "digest") -> Begun:
     """A begin of at_most_once."""
-    begun, _ = bench.run(begin(bench.sink, Batch(query, batch_id), once_at_most=True))
-    return begun
+    return bench.begin(batch_id, query, digest=digest, at_most_once=True)
 
 
 @BOTH
@@ -151,9 +149,18 @@ def test_at_most_once_drops_the_batch_that_was_tried_and_no_other(tv: int) -> No
     first, again = attempt(bench, 0), attempt(bench, 0)
     assert not first.dropped and judge(first, "q", 0, 0)[0] is Task.WRITE
     assert again.dropped and judge(again, "q", 0, 0)[0] is Task.DROP
+    assert not attempt(bench, 0, digest="of more rows").dropped, "a plan that came in its place was not tried"
     assert not attempt(bench, 1).dropped, "the next batch of the query was not tried"
     assert attempt(bench, 1).dropped
     assert not attempt(bench, 1, "another").dropped, "another query's batch of that number was not tried"
+
+
+def test_a_batch_that_an_earlier_version_has_tried_is_dropped() -> None:
+    """It noted no digest."""
+    bench = Bench()
+    note = {(ANCHOR, 0): (1, "q")}
+    bench.broker.commit_offsets(bench.sink.attempts_group, note)
+    assert attempt(bench, 1).dropped and not attempt(bench, 2).dropped
 
 
 def test_the_last_sixteen_other_queries_of_a_sink_are_known() -> None:

@@ -323,6 +323,24 @@ def test_options_reach_the_rules(folder: Path) -> None:
     assert replays.begin().lost == (1,)
 
 
+@pytest.mark.parametrize("check", ["check_sources", "NotedStarts.add", "StartOfRun.after"])
+def test_a_batch_of_a_start_that_was_refused_is_not_attempted(
+    folder: Path, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """at_most_once: no task has had its rows, and the error's way out must not drop them."""
+    query = Query(folder / "q", Bench(), processing__guarantee="at_most_once")
+    query.plan(0)
+
+    def refuses(*_: object) -> None:
+        raise CommitFault("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"eoslog.connector.sink.committer.{check}", refuses)
+        with pytest.raises(CommitFault, match="no"):
+            query.begin()
+    assert [query.begin().dropped, query.begin().dropped] == [False, True]
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: bool) -> None:
     """Once a run: whoever had it may have left decided rows that readers wait for."""
