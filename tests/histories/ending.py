@@ -10,6 +10,7 @@ from tests.histories import judge, mishaps, ways_out
 from tests.histories.judge import Finding, Lineage
 from tests.histories.query import Query, age
 from tests.histories.shapes import FILES, SINKS, SOURCES
+from tests.histories.whole_reads import read_whole
 
 if TYPE_CHECKING:
     from tests.histories.tables import Table
@@ -25,6 +26,7 @@ def end(world: "World") -> None:
         world.do_stop(query.name)
         mishaps.take_back(world, query.name)
     _check_closed(world, 5.0)
+    read_whole(world)
     at_work = {query.servers for query in world.queries.values()}
     for servers in [one for one in world.ground.sites if one in at_work] or [world.servers]:
         world.turn(servers)
@@ -47,6 +49,7 @@ def end(world: "World") -> None:
     _give_up(world)
     if not _drain_all(world):
         return
+    read_whole(world)
     _give_up(world)  # a pipeline may have taken another name now
     _give_up_names(world)
     world.clock.sleep(MINUTES_20)

@@ -217,6 +217,12 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
     **CUT,
     **TABLES,
     **MOVES,
+    "killed while its rows become visible, partition by partition": [
+        ("cluster", 2, False),
+        ("query", "A", {"id": "x", "small": "0"}),
+        ("produce", "in", 8),
+        ("run", "A", 1, ("kill", ("commit: after END_TXN", 2))),
+    ],
     "a topic leaves and is added again": [*_LEFT, ("add", "A", "in2"), ("run", "A", 1)],
     "a topic leaves and is added again at its end": [*_LEFT, ("add", "A", "in2", "latest"), ("run", "A", 1)],
     "a topic leaves and is added again at its beginning": [*_LEFT, ("add", "A", "in2", "0"), ("run", "A", 1)],

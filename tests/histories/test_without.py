@@ -48,6 +48,7 @@ FOUND_BY = {
     "a first batch that is replayed": "startingOffsets changed after a kill in the first batch",
     "where a new source began": "a source renamed, and read again to where the former one ended",
     "anonymous writes are not sealed": "a write without a name, killed sealed",
+    "a reader of whole batches": "killed while its rows become visible, partition by partition",
     "an orderly end": "stopped in mid-batch",
     "attempts that come too late": "a copy of a task writes when all is done",
     "a fan-out's table that was set back": "a table is restored to before the last batch",

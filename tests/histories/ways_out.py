@@ -683,7 +683,7 @@ def _named_as_before(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
-    (r"WrongCluster: .* leads to the cluster", wrong_cluster.to_the_other_cluster),
+    (r"WrongCluster: ", wrong_cluster.to_the_other_cluster),
     (r"give the fan-out a new name", tables.new_name),
     (r"Give the fan-out that name again", tables.old_name),
     (r"bring back the newest checkpoint", _right_checkpoint),

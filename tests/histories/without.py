@@ -34,7 +34,7 @@ from eoslog.connector.options.sink_options import SinkOptions
 from eoslog.connector.run import abandoned_run
 from eoslog.connector.sink import committer, source_check, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun
-from eoslog.connector.source import reader, source_topics
+from eoslog.connector.source import reader, source_topics, whole_batches
 from eoslog.fanout import table
 from eoslog.fanout.delta import DeltaLog
 from eoslog.fanout.iceberg import IcebergTarget
@@ -251,6 +251,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "anonymous writes are not sealed": lambda: [
         (sink_options, "of_write", lambda policy, *, named: policy),
     ],
+    "a reader of whole batches": lambda: [(whole_batches.Decided, "why_part", lambda *_: "")],
     "an orderly end": lambda: [(abandoned_run, "end", _nothing)],
     "attempts that come too late": lambda: [(task_writer, "withdraw_if_late", _no_rules)],
 }
