@@ -201,13 +201,18 @@ class StartOfRun:
 
     def _check_name(self) -> None:
         """Check that a new checkpoint does not begin under a name whose decisions the cluster has forgotten,
-        unless the group still says where that query ended."""
+        unless the group still says where that query ended: of each partition, and after one batch."""
         if not self._runner.run(has_forgotten(self._sink)):
             return
-        wanted = of_group(self._view.planned, self._group, self._sink.id, known_id(self._cluster))
-        committed = committed_offsets(self._cluster, self._group, wanted.topic_offsets(), stable=False)
-        notes = [found.note for found in committed.values() if found.note is not None]
-        if not any(note.sink == self._sink.id for note in notes):
+        known = known_id(self._cluster)
+        wanted = of_group(self._view.planned, self._group, self._sink.id, known).topic_offsets()
+        committed = committed_offsets(self._cluster, self._group, wanted, stable=False)
+        by_default = self._sink.offsets_group  # which has them while kafka.group.id is left out
+        later = committed_offsets(self._cluster, by_default, wanted, stable=False)
+        notes = {found.note for found in (*committed.values(), *later.values())}
+        ended = {("",) if note is None else (note.sink, note.query, note.batch) for note in notes}
+        is_noted = bool(wanted) and wanted.keys() <= committed.keys() and len(ended) == 1
+        if not (is_noted and next(iter(ended))[0] == self._sink.id):
             check_forgotten_name(self._sink.id, self._options.accepted)
 
     def _check_first(self) -> None:

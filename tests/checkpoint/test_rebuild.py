@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import Consumer, TopicPartition
 
 from eoslog.checkpoint import restore_checkpoint
 from eoslog.cli import main
+from eoslog.client.admin.groups import delete_offsets
 from eoslog.client.wire.cluster import Cluster
+from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -32,6 +37,7 @@ from tests.checkpoint.checkpointkit import (
     run,
     sink_of,
 )
+from tests.checkpoint.copy_query import CopyQuery
 from tests.connector.brokers import Kafka
 from tests.connector.saved.saved_world import SavedWorld, operator
 from tests.docs.reader import ADDRESS, ROOT, all_match, blocks_of, steps
@@ -541,3 +547,44 @@ def test_wrong_options_of_the_function(tmp_path: Path, options: dict[str, str], 
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"} | options
     with pytest.raises(OptionError, match=says):
         restore_checkpoint(str(tmp_path / "checkpoint"), given)
+
+
+# -- a new checkpoint at the group's offsets, of a sink whose decisions are forgotten ----------------------
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("by", ["a stranger", "deletion", "another group", "nobody"])
+def test_a_group_that_does_not_say_where_the_query_ended(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, named: bool
+) -> None:
+    """One partition of it is noted as it was left, another one is not; or kafka.group.id was left out since.
+    `named`: the source names the sink whose place it takes."""
+    kafka = Kafka(broker.bootstrap)
+    source, target = kafka.topic(2), kafka.topic()
+    names = {"transactional.id": f"s-{source}", "kafka.group.id": f"g-{source}"}
+    query = CopyQuery(tmp_path / "checkpoint", kafka, source, target, names, monkeypatch)
+    ungrouped = replace(query, sink={"transactional.id": names["transactional.id"]})
+    for first in (0, 10):
+        kafka.put(source, [b"b%d" % number for number in range(first, first + 10)], 1)
+        query.puts(first)
+        assert (ungrouped if by == "another group" and first else query).start()
+    moved = TopicPartition(source, 1, 0)
+    if by == "a stranger":
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": names["kafka.group.id"]})
+        consumer.commit(offsets=[moved], asynchronous=False)
+        consumer.close()
+    if by == "deletion":
+        with Cluster(ClientConfig((("127.0.0.1", broker.port),))) as cluster:
+            delete_offsets(cluster, names["kafka.group.id"], [(source, 1)])
+    kafka.admin.delete_consumer_groups([names["transactional.id"]])[names["transactional.id"]].result(30)
+    given = names if named else {"kafka.group.id": names["kafka.group.id"]}
+    again = replace(query, place=tmp_path / "new", reads={"startingOffsets": "committed", **given})
+    query.puts(20)
+    if by == "nobody":
+        while again.start():
+            pass
+        assert len(kafka.rows(target)) == len(kafka.rows(source, 2)) == 50
+        return
+    for _ in range(2):
+        with pytest.raises(StartsElsewhere, match="The cluster has forgotten which"):
+            again.start()
