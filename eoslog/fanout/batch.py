@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.errors import OptionError
-from eoslog.fanout.delta import DeltaTarget, delta
+from eoslog.fanout.delta import DeltaTarget, delta, is_word
 from eoslog.fanout.iceberg import IcebergTarget, of_known_catalog
 from eoslog.fanout.postgres import PostgresTarget, postgres
 from eoslog.fanout.rows import Rows, SparkRows
-from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of
+from eoslog.fanout.rules import Batch, FanoutStopped, Step, number_of, other_rows_word
 from eoslog.fanout.table import Table, Transform, check, step_of, write
 from eoslog.fanout.topic import TopicTarget
 
@@ -75,13 +75,13 @@ def fanout(
     name: str,
     to: Sequence[DeltaTarget | IcebergTarget | PostgresTarget | TopicTarget],
     *,
-    accept_other_rows: int | None = None,
+    accept_other_rows: int | str | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` that brings each micro-batch to all places of `to`, in each once.
 
     `name` stands in the tables' marks and the topics' tokens: one name, one checkpoint. `accept_other_rows`:
-    the batch that may have other rows than at its first try; places that have it keep it. Raises
-    OptionError.
+    the word of the message for a batch that may have other rows than at its first try; places that have it
+    keep it. Raises OptionError.
     """
     tables = [one for one in to if isinstance(one, DeltaTarget | IcebergTarget | PostgresTarget)]
     topics = [one for one in to if isinstance(one, TopicTarget)]
@@ -95,7 +95,9 @@ def fanout(
             frame.persist()  # all places see the same rows, and the source is read once
         try:
             rows = SparkRows(frame)
-            carry_out(batch, rows.through, tables, topics, other_rows=accept_other_rows == number)
+            carry_out(
+                batch, rows.through, tables, topics, other_rows=accept_other_rows == other_rows_word(batch)
+            )
         finally:
             if several:
                 frame.unpersist()
@@ -120,7 +122,11 @@ def table_at(text: str) -> Table:
 
 
 def _check(
-    name: str, to: Sequence[object], tables: Sequence[Table], topics: Sequence[TopicTarget], batch: int | None
+    name: str,
+    to: Sequence[object],
+    tables: Sequence[Table],
+    topics: Sequence[TopicTarget],
+    word: int | str | None,
 ) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(f"fanout name={name!r}: 1 to 100 letters, digits, '.', '_' and '-' are a name")
@@ -139,8 +145,8 @@ def _check(
         raise OptionError(
             f"fanout {name}: {', '.join(twice)} twice in to: give it one transform with all rows"
         )
-    if batch is not None and (not isinstance(batch, int) or batch < 0):
-        raise OptionError(f"fanout {name}: accept_other_rows={batch!r} is no number of a batch")
+    if not is_word(word):
+        raise OptionError(f"fanout {name}: accept_other_rows={word!r} is no word of a message, as 3:0f1e2d3c")
 
 
 def _query_id(frame: DataFrame, name: str) -> str:

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -32,12 +32,24 @@ from eoslog.fanout.delta_files import DeltaFiles
 from eoslog.fanout.extras import library
 from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark, taking_back
+from eoslog.fanout.rules import (
+    Batch,
+    Content,
+    FanoutStopped,
+    Gone,
+    Mark,
+    TableGone,
+    check_begins,
+    taking_back,
+)
 from eoslog.fanout.table import TableMoved, Transform
 
 _PARTS = ("", "/query", "/rows", "/checksum", "/version")
 _SETS = re.compile(r"RESTORE|REPLACE|CREATE|CLONE")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*(parquet|json)$")
+_LOOKS = 1_000
+"""How many commits of a table that was set back are looked at for what else it lacks."""
+_WORD = re.compile(r"\d+:[0-9a-f]{8}")
 _REFUSED = re.compile(r"delta\.(constraints\..*|columnMapping\.mode|setTransactionRetentionDuration)")
 
 
@@ -49,7 +61,7 @@ class DeltaTarget:
     partition_by: Sequence[str]
     storage_options: Mapping[str, str]
     transform: Transform | None
-    since: int | None
+    since: int | str | None
     merge: Merge | None = None
     place: str = ""
     _read: Any = field(default=None, repr=False)
@@ -60,12 +72,15 @@ class DeltaTarget:
         options, columns = dict(self.storage_options), rows.schema_json
         if self.merge is not None:
             columns = self.merge.table_schema(self.place, columns)
-        if batch.number in (0, self.since) and not deltalake.DeltaTable.is_deltatable(self.uri, options):
+        try:
+            mark = self.mark(batch.name)
+        except TableGone as gone:
+            check_begins(gone, self.place, None, batch, self.since)
             schema = deltalake.Schema.from_json(columns)
             deltalake.DeltaTable.create(
                 self.uri, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
             )
-        mark = self.mark(batch.name)
+            mark = self.mark(batch.name)
         self._check(columns)
         return mark
 
@@ -75,17 +90,13 @@ class DeltaTarget:
         try:
             self._read = deltalake.DeltaTable(self.uri, storage_options=dict(self.storage_options))
         except deltalake.exceptions.TableNotFoundError as error:
-            raise FanoutStopped(
-                f"fanout {name}, {self.place}: the table is gone. Bring it back, or take it out of the "
-                f"fan-out"
-            ) from error
+            raise TableGone(name, self.place) from error
         if (found := self._said(name)) is None:
             return None
         number, query, rows, checksum, version = found
         content, log = Content(rows, checksum), self._log()
-        return Mark(
-            query, number, content, log.ends(name, number, version), log.gone(name, number, rows, version)
-        )
+        gone = log.gone(name, query, number, rows, version)
+        return Mark(query, number, content, log.ends(name, number, version), gone)
 
     def _said(self, name: str) -> list[int] | None:
         """The numbers of a mark."""
@@ -101,13 +112,15 @@ class DeltaTarget:
     def _log(self) -> DeltaLog:
         return DeltaLog(self.uri, dict(self.storage_options), self._read)
 
-    def others(self, name: str) -> Mapping[str, Mark]:
-        """The marks of other names."""
+    def others(self, name: str, query: int) -> Mapping[str, Mark]:
+        """The marks of other names; of those of `query`, whether the batch is gone."""
         log, marks = self._log(), dict[str, Mark]()
         for other in log.names() - {name}:
             if (found := self._said(other)) is not None:
-                number, query, rows, checksum, version = found
-                marks[other] = Mark(query, number, Content(rows, checksum), log.ends(other, number, version))
+                number, its, rows, checksum, version = found
+                gone = log.gone(other, query, number, rows, version) if its == query else None
+                ends = log.ends(other, number, version)
+                marks[other] = Mark(its, number, Content(rows, checksum), ends, gone)
         return marks
 
     def reached(self, query: int) -> int | None:
@@ -229,12 +242,14 @@ class DeltaLog:
         self._open = partial(library("deltalake", "delta").DeltaTable, uri, storage_options=dict(options))
         self._unreadable = library("deltalake.exceptions", "delta").DeltaError
         self._paths: dict[int, frozenset[str]] = {}
+        self._commits: dict[int, list[Any]] = {}
 
-    def gone(self, name: str, number: int, rows: int, version: int) -> Gone | None:
-        """Whether the table has lost batch `number`, of so many rows, which `version` has brought. None: it
-        has it."""
+    def gone(self, name: str, query: int, number: int, rows: int, version: int) -> Gone | None:
+        """Whether the table has lost batch `number`, of so many rows, which `version` has brought, and which
+        other batches of the query. None: it has it."""
         try:
-            return self._judged(name, number, rows, version)
+            gone = self._judged(name, number, rows, version)
+            return gone and gone.with_others(number, rows, self._had(query))
         except (FileNotFoundError, self._unreadable):
             if self._has_files(name, number, rows, None):
                 return None
@@ -282,6 +297,22 @@ class DeltaLog:
             txn = read.read(["txn"])["txn"].combine_chunks()
         return set(pc.struct_field(txn, "appId").to_pylist()) - {None}
 
+    def _had(self, query: int) -> dict[int, tuple[int, bool]]:
+        """The batches of a query in the log, as far as it reaches back: their rows, and whether the table has
+        them."""
+        had: dict[int, tuple[int, bool]] = {}
+        newest = self._newest.version()
+        for version in range(newest, max(-1, newest - _LOOKS), -1):
+            try:
+                found = _batch_of(self._commit(version), query)
+                has = found is not None and self._judged(*found, version) is None
+            except (FileNotFoundError, ValueError, self._unreadable):
+                break  # it is cleaned away, or is no commit
+            if found is not None:
+                _, number, rows = found
+                had[number] = (rows, has or had.get(number, (0, False))[1])
+        return had
+
     def _judged(self, name: str, number: int, rows: int, version: int) -> Gone | None:
         """Raises FileNotFoundError, DeltaError where the log does not reach back to the batch."""
         newest = self._newest.version()
@@ -291,7 +322,7 @@ class DeltaLog:
                 return None
             why = f"it no longer has batch {number}: its version {version} is not the one that brought it"
             return Gone(why, "Bring back the table that has it")
-        sets = [at for at in range(version + 1, newest + 1) if self._sets(self._commit(at), at)]
+        sets = [at for at in range(version + 1, newest + 1) if self._sets(at)]
         if not sets or self._has_files(name, number, rows, commit):
             return None
         having = self._having(version, newest, sets)
@@ -311,8 +342,9 @@ class DeltaLog:
                 having.append(at)
         return having
 
-    def _sets(self, commit: Sequence[Any], at: int) -> bool:
+    def _sets(self, at: int) -> bool:
         """Whether a commit sets the table to another state. A new id of the table says so too."""
+        commit = self._commit(at)
         said = "".join(one["commitInfo"].get("operation", "") for one in commit if "commitInfo" in one)
         ids = [one["metaData"]["id"] for one in commit if "metaData" in one]
         return bool(_SETS.search(said.upper())) or any(self._open(at - 1).metadata().id != one for one in ids)
@@ -322,7 +354,7 @@ class DeltaLog:
         read: then the files' names and rows tell."""
         if not rows:
             return False  # a batch without files tells nothing of those before it
-        files = pa.table(self._newest.get_add_actions())
+        files = self._files
         if commit is not None:
             added, removed = (
                 {unquote(one[kind]["path"]) for one in commit if kind in one} for kind in ("add", "remove")
@@ -334,14 +366,21 @@ class DeltaLog:
         )
         return bool(pc.sum(files.filter(its)["num_records"]).as_py() == rows)
 
+    @cached_property
+    def _files(self) -> pa.Table:
+        return pa.table(self._newest.get_add_actions())
+
     def _state(self, version: int) -> frozenset[str]:
         if version not in self._paths:
             self._paths[version] = _paths(pa.table(self._open(version).get_add_actions()))
         return self._paths[version]
 
     def _commit(self, version: int) -> list[Any]:
-        with self._folder.open_input_stream(f"_delta_log/{version:020}.json") as file:
-            return [json.loads(line) for line in file.read().splitlines() if line.strip()]
+        if version not in self._commits:
+            with self._folder.open_input_stream(f"_delta_log/{version:020}.json") as file:
+                lines = file.read().splitlines()
+            self._commits[version] = [json.loads(line) for line in lines if line.strip()]
+        return self._commits[version]
 
 
 def delta(
@@ -350,14 +389,14 @@ def delta(
     partition_by: Sequence[str] = (),
     storage_options: Mapping[str, str] | None = None,
     transform: Transform | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
     merge: Merge | None = None,
 ) -> DeltaTarget:
     """A Delta table at a path or URI that driver and executors reach; batch 0 creates it if it is not there.
 
     `storage_options`: those of deltalake. `transform`, from DataFrame to DataFrame, makes the table's
-    columns. `since`: the first batch in which the table takes part, of a query that already runs; 0:
-    `order` holds beside another query's changes. `merge`: rows are changes by key. Raises OptionError.
+    columns. `since`: where the table takes part in a query that already runs: the message's word, or under
+    a new name the batch's number. `merge`: rows are changes by key. Raises OptionError.
     """
     library("deltalake", "delta")
     if not isinstance(uri, str) or not uri:
@@ -371,10 +410,19 @@ def delta(
     return DeltaTarget(place, tuple(partition_by), options, transform, since, merge, f"Delta table {place}")
 
 
-def check_since(what: str, since: int | None) -> None:
-    """Raise OptionError unless it is None or the number of a batch."""
-    if since is not None and (not isinstance(since, int) or since < 0):
-        raise OptionError(f"{what}: since={since!r}: a batch's number, from which on the table takes part")
+def check_since(what: str, since: int | str | None) -> None:
+    """Raise OptionError unless it is None, the number of a batch or a word."""
+    if not is_word(since):
+        raise OptionError(
+            f"{what}: since={since!r}: give the word of a message, as 3:0f1e2d3c, or a batch's number"
+        )
+
+
+def is_word(given: object) -> bool:
+    """Whether it is None, the number of a batch or the word of a message."""
+    if isinstance(given, str):
+        return bool(_WORD.fullmatch(given))
+    return given is None or (isinstance(given, int) and given >= 0)
 
 
 def _quoted(name: str) -> str:
@@ -389,6 +437,15 @@ def _is_marked(commit: Sequence[Any], name: str, number: int, version: int) -> b
     """Whether it is the commit of a batch, made as this version."""
     said = {one["txn"]["appId"]: one["txn"]["version"] for one in commit if "txn" in one}
     return (said.get(_app(name)), said.get(f"{_app(name)}/version")) == (number, version)
+
+
+def _batch_of(commit: Sequence[Any], query: int) -> tuple[str, int, int] | None:
+    """The batch of a query that a commit has brought: the fan-out's name, its number and rows."""
+    said = {one["txn"]["appId"]: one["txn"]["version"] for one in commit if "txn" in one}
+    names = [app.removeprefix(_app("")).removesuffix("/query") for app in said if app.endswith("/query")]
+    if _of(query) not in said or not names:
+        return None
+    return names[0], said[_of(query)], said[f"{_app(names[0])}/rows"]
 
 
 def _changes(commit: Sequence[Any]) -> bool:

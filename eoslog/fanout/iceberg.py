@@ -29,7 +29,7 @@ from eoslog.fanout.extras import library
 from eoslog.fanout.iceberg_files import ChangeFiles, IcebergFiles
 from eoslog.fanout.merge import DELETED, Merge, check_merge
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark, taking_back
+from eoslog.fanout.rules import Batch, Content, Gone, Mark, TableGone, check_begins, taking_back
 from eoslog.fanout.table import TableMoved, Transform
 
 
@@ -40,19 +40,21 @@ class IcebergTarget:
     identifier: str
     catalog: Mapping[str, str]
     transform: Transform | None
-    since: int | None
+    since: int | str | None
     merge: Merge | None = None
     place: str = ""
     _read: Any = field(default=None, repr=False)
 
     def prepare(self, rows: Rows, batch: Batch) -> Mark | None:
         """Create the table for batch 0, check the columns, read the mark."""
-        catalog = self._catalog()
         its = rows.schema_json
         columns = _arrow(its if self.merge is None else self.merge.table_schema(self.place, its))
-        if batch.number in (0, self.since) and not catalog.table_exists(self.identifier):
-            catalog.create_table_if_not_exists(self.identifier, schema=columns)
-        mark = self.mark(batch.name)
+        try:
+            mark = self.mark(batch.name)
+        except TableGone as gone:
+            check_begins(gone, self.place, None, batch, self.since)
+            self._catalog().create_table_if_not_exists(self.identifier, schema=columns)
+            mark = self.mark(batch.name)
         compatible = library("pyiceberg.io.pyarrow", "iceberg")._check_pyarrow_schema_compatible
         try:
             compatible(self._read.schema(), columns, format_version=self._read.format_version)
@@ -72,15 +74,32 @@ class IcebergTarget:
         try:
             self._read = self._catalog().load_table(self.identifier)
         except missing as error:
-            raise FanoutStopped(
-                f"fanout {name}, {self.place}: the table is gone. Bring it back, or take it out of the "
-                f"fan-out"
-            ) from error
+            raise TableGone(name, self.place) from error
         text = self._read.properties.get(_property(name))
         if text is None:
             return None
-        said = json.loads(text)
-        return _mark(said)._replace(gone=self._gone(said))
+        return self._judged(json.loads(text))
+
+    def _judged(self, said: Mapping[str, Any]) -> Mark:
+        mark, gone = _mark(said), self._gone(said)
+        if gone is not None and self._read.snapshot_by_id(said["snapshot"]) is not None:
+            gone = gone.with_others(mark.number, mark.content.rows, self._had(mark.query))
+        return mark._replace(gone=gone)
+
+    def _had(self, query: int) -> dict[int, tuple[int, bool]]:
+        """The batches of a query in the snapshots that are not expired: their rows, and whether the table has
+        them."""
+        had: dict[int, tuple[int, bool]] = {}
+        there = set(self._ancestors(self._read.current_snapshot()))
+        for snapshot in self._read.metadata.snapshots:
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            for key in [one for one in summary if one.startswith(_property(""))]:
+                said = json.loads(summary[key]) | {"snapshot": snapshot.snapshot_id}
+                if said["query"] != query:
+                    continue
+                has = snapshot.snapshot_id in there or (self.merge is None and self._has_files(said))
+                had[said["batch"]] = (said["rows"], has or had.get(said["batch"], (0, False))[1])
+        return had
 
     def reached(self, query: int) -> int | None:
         """The last batch of a query, under any name."""
@@ -89,14 +108,18 @@ class IcebergTarget:
         ]
         return max((one["batch"] for one in marks if one["query"] == query), default=None)
 
-    def others(self, name: str) -> Mapping[str, Mark]:
-        """The marks of other names."""
+    def others(self, name: str, query: int) -> Mapping[str, Mark]:
+        """The marks of other names; of those of `query`, whether the batch is gone."""
         marks = {
-            key.removeprefix(_property("")): _mark(json.loads(text))
+            key.removeprefix(_property("")): json.loads(text)
             for key, text in self._read.properties.items()
             if key.startswith(_property(""))
         }
-        return {other: mark for other, mark in marks.items() if other != name}
+        return {
+            other: self._judged(said) if said["query"] == query else _mark(said)
+            for other, said in marks.items()
+            if other != name
+        }
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write data files into the table's location."""
@@ -244,7 +267,7 @@ def iceberg(
     catalog: Mapping[str, str],
     *,
     transform: Transform | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
     merge: Merge | None = None,
 ) -> IcebergTarget:
     """An Iceberg table, `namespace.table`; batch 0 creates it, without partitions, if it is not there.

@@ -30,7 +30,16 @@ from eoslog.fanout.merge import Merge
 from eoslog.fanout.postgres_columns import Column, checked, made, quoted
 from eoslog.fanout.postgres_merge import PostgresMerge
 from eoslog.fanout.rows import Rows, Staged
-from eoslog.fanout.rules import Batch, Content, FanoutStopped, Gone, Mark
+from eoslog.fanout.rules import (
+    Batch,
+    Content,
+    FanoutStopped,
+    Gone,
+    Mark,
+    TableGone,
+    check_begins,
+    newest_mark,
+)
 from eoslog.fanout.table import TableMoved, Transform
 
 _TASK = "__eoslog_task"
@@ -90,7 +99,7 @@ class PostgresTarget:
     name: str
     conninfo: str = field(repr=False)
     transform: Transform | None
-    since: int | None
+    since: int | str | None
     merge: Merge | None = None
     place: str = ""
     _read: _Look = field(default=_Look(None, "", (), ()), repr=False)
@@ -103,8 +112,17 @@ class PostgresTarget:
         if self.merge is not None:
             columns = self.merge.table_schema(self.place, columns)
         with self._connected() as connection:
-            self._create(connection, columns if batch.number in (0, self.since) else None)
-        mark = self.mark(batch.name)
+            self._create(connection, None if batch.number else columns)
+        try:
+            mark = self.mark(batch.name)
+        except TableGone as gone:
+            said = self._read.mark(batch.name)
+            mark = None if said is None else said.mark._replace(gone=self._gone(said))
+            _, newest = newest_mark(mark, self.others(batch.name, batch.query), batch)
+            check_begins(gone, self.place, newest, batch, self.since)
+            with self._connected() as connection:
+                self._create(connection, columns)
+            mark = self.mark(batch.name)
         if self._read.kind not in ("r", "p"):
             raise OptionError(
                 f"{self.place}: it is no table that keeps its rows (a view, a foreign, an unlogged or a "
@@ -123,10 +141,7 @@ class PostgresTarget:
             self._read = self._look(connection)
         said = self._read.mark(name)
         if self._read.oid is None:
-            raise FanoutStopped(
-                f"fanout {name}, {self.place}: the table is gone. Bring it back, or take it out of the "
-                "fan-out"
-            )
+            raise TableGone(name, self.place)
         if said is None:
             return None
         return said.mark._replace(gone=self._gone(said))
@@ -135,10 +150,20 @@ class PostgresTarget:
         """The last batch of a query, under any name."""
         return self._read.reached(query)
 
-    def others(self, name: str) -> Mapping[str, Mark]:
-        """The marks of other names, but for those of a table that it has replaced."""
-        its = (one for one in self._read.marks if not one.is_here or one.table_oid == self._read.oid)
-        return {one.fanout: one.mark for one in its if one.fanout != name}
+    def others(self, name: str, query: int) -> Mapping[str, Mark]:
+        """The marks of other names; of those of `query`, whether the batch is gone. Other queries' marks of a
+        table that it has replaced are not its own."""
+        ours = {
+            one.fanout: one.mark._replace(gone=self._gone(one))
+            for one in self._read.marks
+            if one.query == query
+        }
+        theirs = {
+            one.fanout: one.mark
+            for one in self._read.marks
+            if one.query != query and (not one.is_here or one.table_oid == self._read.oid)
+        }
+        return {other: mark for other, mark in (ours | theirs).items() if other != name}
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """COPY them to a table of this attempt."""
@@ -446,7 +471,7 @@ def postgres(
     *,
     merge: Merge | None = None,
     transform: Transform | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
 ) -> PostgresTarget:
     """A PostgreSQL table, `schema.table`; batch 0 creates it if it is not there.
 

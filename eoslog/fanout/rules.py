@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from eoslog.connector.checkpoint.spark_logs import VOID, Planned, offsets_of
 from eoslog.connector.offsets.offsets import Offsets
@@ -52,10 +52,26 @@ class Batch(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Why a table does not have the batch of its mark any more, or may not, and how it is brought back."""
+    """Why a table does not have the batch of its mark any more, or may not, and how it is brought back.
+
+    `lost`: the batches of the query, under any name, that it surely lacks, with their rows (None: not known).
+    `dark`: the last one of which nothing says whether it is there; None: that of the mark; -1: none.
+    """
 
     why: str
     back: str
+    lost: Mapping[int, int | None] = MappingProxyType({})
+    dark: int | None = None
+
+    def with_others(self, number: int, rows: int, had: Mapping[int, tuple[int, bool]]) -> Self:
+        """`number`, `rows`: the marked batch. `had`: the query's batches that its history names: their rows,
+        and whether they are there."""
+        first = min({*had, number})
+        lost: dict[int, int | None] = dict.fromkeys(range(first, number))
+        lost |= {at: its for at, (its, _) in had.items() if at < number} | {number: rows}
+        there = {at for at, (_, has) in had.items() if has}
+        lost = {at: its for at, its in lost.items() if at == number or at not in there}
+        return self._replace(lost=lost, dark=first - 1 if first in lost else -1)
 
 
 class Mark(NamedTuple):
@@ -89,44 +105,146 @@ def number_of(query_id: str) -> int:
     return int.from_bytes(sha256(query_id.encode()).digest()[:8]) >> 1
 
 
-def step(place: str, mark: Mark | None, batch: Batch, since: int | None, reached: int | None) -> Step:
-    """What to do for a table with this mark. `since`: the batch from which on it takes part; None: the first.
-    `reached`: the last batch that it has of this query, under any name; None: none.
+def step(
+    place: str,
+    mark: Mark | None,
+    batch: Batch,
+    since: int | str | None,
+    reached: int | None,
+    others: Mapping[str, Mark] = _NOBODY,
+) -> Step:
+    """What to do for a table with this mark. `since`: where it takes part, see `_word`; None: from the first.
+    `reached`: the last batch that it has of this query, under any name; None: none. `others`: its marks under
+    other names, which count where they are newer.
 
     Raises FanoutStopped where the table stands neither at this batch nor at the one before, has lost its
     batch, or has got this one under another name. `since` may say that it goes on all the same, with this
-    batch or with the next.
+    batch or with the next: its word names the loss, so it is no word for another one.
     """
     what = f"fanout {batch.name}, batch {batch.number}, {place}"
     if mark is not None and mark.query != batch.query:
         raise FanoutStopped(_of_another(what, f"its batches 0 to {mark.number}"))
     own = -1 if mark is None else mark.number
+    name, newest = newest_mark(mark, others, batch)
     if reached is not None and own < batch.number <= reached:
-        raise FanoutStopped(
-            f"{what}: this query has brought batch {reached} to it under another name. Nothing was written. "
-            "Give the fan-out that name again. If another place stops then, give that one a fan-out of its "
-            f"own, with a new name. For all places a new name may begin when batch {reached} is done, with "
-            f"since={reached + 1} for each table. Two fan-outs of a query do not share a table"
-        )
-    if mark is not None and mark.gone is not None:
-        return _after_a_loss(what, mark, mark.gone, batch, since)
-    if mark is not None and mark.number == batch.number:
+        raise FanoutStopped(_under_another(what, reached, name, newest))
+    if newest is not None and newest.gone is not None:
+        return _after_a_loss(what, place, newest, newest.gone, batch, since)
+    if newest is not None and own == newest.number == batch.number:
         return Step.CHECK
-    if mark is not None and mark.number > batch.number:
+    if newest is not None and newest.number > batch.number:
         raise FanoutStopped(
-            f"{what}: it has batch {mark.number} already, so this checkpoint is an older copy, or another "
+            f"{what}: it has batch {newest.number} already, so this checkpoint is an older copy, or another "
             "driver runs the query. Nothing was written. Stop the other driver, or bring back the newest "
             "checkpoint"
         )
-    if batch.number in (0 if mark is None else mark.number + 1, since):
+    ends = -1 if newest is None else newest.number
+    if ends == batch.number - 1 and (own == ends or since == batch.number):
         return Step.WRITE
     has = "it has none of this fan-out's batches" if mark is None else f"it ends at batch {mark.number}"
+    if ends == batch.number - 1:
+        raise FanoutStopped(
+            f"{what}: {has}, and has batch {ends} of this query under the name {name}. Nothing was written. "
+            f"Give the fan-out that name again; or, to go on under the new one, say since={batch.number} for "
+            "it"
+        )
+    word = _word_for(place, newest, batch, batch.number)
+    if since == word:
+        return Step.WRITE
     raise FanoutStopped(
         f"{what}: {has}, but the query has done those before {batch.number}: the table was created again, "
-        f"was "
-        "added to the fan-out, or has lost its mark. Nothing was written. Bring back the table; or, if it "
-        f"is to get the rows from this batch on alone, say since={batch.number} for it"
+        "was added to the fan-out, is an older copy, or has lost its mark. It lacks "
+        f"{_lacks(newest, batch.number)}. Nothing was written. Bring back the table; or, if it is to get the "
+        f'rows from this batch on alone, say since="{word}" for it'
     )
+
+
+def newest_mark(mark: Mark | None, others: Mapping[str, Mark], batch: Batch) -> tuple[str, Mark | None]:
+    """The mark of the newest batch that a table has been given of the query, and its name."""
+    ours = {name: one for name, one in others.items() if one.query == batch.query}
+    if mark is not None:
+        ours[batch.name] = mark
+    name = max(ours, key=lambda one: (ours[one].number, one == batch.name), default=batch.name)
+    return name, ours.get(name)
+
+
+class TableGone(FanoutStopped):
+    """There is no table."""
+
+    def __init__(self, name: str, place: str) -> None:
+        """`name`: the fan-out's."""
+        way = "Bring it back, or take it out of the fan-out"
+        super().__init__(f"fanout {name}, {place}: the table is gone. {way}")
+
+
+def check_begins(gone: TableGone, place: str, newest: Mark | None, batch: Batch, since: object) -> None:
+    """Check that a table that is not there may be made for a batch. `newest`: of what was there, if that is
+    known. Raises FanoutStopped."""
+    word = _word_for(place, newest, batch, batch.number)
+    if batch.number and since != word:
+        raise FanoutStopped(
+            f'{gone}. Nothing was written. Or say since="{word}" for it: then it is made anew, gets the rows '
+            f"from batch {batch.number} on, and lacks {_lacks(newest, batch.number) or 'no batch'}"
+        )
+
+
+def _under_another(what: str, reached: int, name: str, newest: Mark | None) -> str:
+    """A batch that the table has been given under another name."""
+    begins = f"{what}: this query has brought batch {reached} to it under another name ({name}). Nothing was "
+    begins += "written. Give the fan-out that name again"
+    if newest is not None and newest.gone is not None:
+        return f"{begins}: {newest.gone.why}, and the way on is told under that name"
+    return (
+        f"{begins}. If another place stops then, give that one a fan-out of its "
+        f"own, with a new name. For all places a new name may begin when batch {reached} is done, with "
+        f"since={reached + 1} for each table. Two fan-outs of a query do not share a table"
+    )
+
+
+def _word(number: int, batch: Batch, *finding: str) -> str:
+    """What a user says to a finding, for the batch of this number. It names the query and the finding, so one
+    that is left in the code does not hold for another."""
+    said = sha256("\n".join((str(batch.query), *finding)).encode()).hexdigest()
+    return f"{number}:{said[:8]}"
+
+
+def _word_for(place: str, newest: Mark | None, batch: Batch, number: int) -> str:
+    """The word by which a table goes on with batch `number`, and lacks what it lacks of those before."""
+    why = "" if newest is None or newest.gone is None else newest.gone.why
+    last = "" if newest is None else str(newest.number)
+    return _word(number, batch, "lacks", place, last, why, _lacks(newest, number))
+
+
+def _lacks(newest: Mark | None, number: int) -> str:
+    """The batches before `number` that a table lacks, or may lack. Empty: none."""
+    own, gone = (-1, None) if newest is None else (newest.number, newest.gone)
+    lost: dict[int, int | None] = dict.fromkeys(range(own + 1, number))
+    dark = -1
+    if gone is not None:
+        lost |= {at: rows for at, rows in gone.lost.items() if at < number}
+        dark = min(own if gone.dark is None else gone.dark, number - 1)
+    told = []
+    if lost:
+        rows = [one for one in lost.values() if one is not None]
+        more = "" if len(rows) == len(lost) else " and more"
+        told.append(_batches(sorted(lost)) + (f" ({sum(rows)} rows{more})" if rows else ""))
+    if dark >= 0:
+        counts = newest is not None and dark == own
+        its = f"; {newest.content.rows} rows in that one" if newest is not None and counts else ""
+        told.append(f"perhaps batches up to {dark} (nothing says whether it has them{its})")
+    return ", and ".join(told)
+
+
+def _batches(numbers: Sequence[int]) -> str:
+    """As 'batches 2 to 3, 5'."""
+    runs: list[list[int]] = []
+    for one in numbers:
+        if runs and runs[-1][-1] == one - 1:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    names = [f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in runs]
+    return f"{'batch' if len(numbers) == 1 else 'batches'} {', '.join(names)}"
 
 
 def check_topic(place: str, by: str | None, batch: Batch) -> None:
@@ -147,7 +265,11 @@ def _of_another(what: str, batches: str) -> str:
 
 
 def check_order(
-    place: str, mark: Mark | None, batch: Batch, since: int | None, others: Mapping[str, Mark] = _NOBODY
+    place: str,
+    mark: Mark | None,
+    batch: Batch,
+    since: int | str | None,
+    others: Mapping[str, Mark] = _NOBODY,
 ) -> None:
     """Check, for a merge, that offsets of the batch's changes follow those of the table's. An offset is of
     one log: those of a topic that was made anew, was cut, or has more partitions now may be lower than those
@@ -156,69 +278,75 @@ def check_order(
 
     Raises FanoutStopped.
     """
-    own = -1 if mark is None else mark.number
     if mark is not None and mark.query != batch.query:
         return  # it goes no further
-    if mark is not None and batch.ends and own < batch.number and (mark.gone or batch.number != since):
-        _check_follows(place, mark, batch)
-    ours = {name: one for name, one in others.items() if one.query == batch.query}
-    newest = max(ours, key=lambda name: ours[name].number, default="")
-    if newest and batch.ends and own < ours[newest].number < batch.number:
-        _check_follows(place, ours[newest], batch, newest)
+    name, newest = newest_mark(mark, others, batch)
+    if newest is not None and batch.ends and newest.number < batch.number:
+        _check_follows(place, newest, batch, since, "" if newest is mark else name)
     if mark is None and batch.ends:
         foreign = {name: one for name, one in others.items() if one.query != batch.query}
         _check_begins(place, batch, since, foreign)
 
 
-def _check_follows(place: str, mark: Mark, batch: Batch, name: str = "") -> None:
+def _check_follows(place: str, mark: Mark, batch: Batch, since: int | str | None, name: str = "") -> None:
     """Compare with the mark of an earlier batch of the query, perhaps under another name. Raises
     FanoutStopped."""
     said = _apart(mark, batch) if mark.ends else None
     if said == [] or (said is None and mark.gone):
         return
-    why = _unordered(place, batch, said, _called(mark, name))
-    if mark.gone:  # a since would be the word for the loss as well
+    told = _since_then(said, _called(mark, name))
+    why = _unordered(place, batch, told)
+    if mark.gone is not None or mark.number < batch.number - 1:  # since has one word: for the loss
+        its = f"it lacks {_lacks(mark, batch.number)}" if mark.gone is None else mark.gone.why
+        back = "Bring back the table that has them" if mark.gone is None else mark.gone.back
         raise FanoutStopped(
-            f"{why} Also, {mark.gone.why}. {mark.gone.back}, then start again. Or give the fan-out an empty "
-            "table"
+            f"{why} Also, {its}. {back}, then start again. Or give the fan-out an empty table"
         )
+    word = _word(batch.number, batch, "order", place, _since_then(said, _called(mark, "")))
+    if since == word and not name:  # a new name begins with its number: one since does not say two things
+        return
     to = f"give the fan-out its name {name} for this batch, and " if name else ""
     later = ". A new name may begin with the next batch" if name else ""
     raise FanoutStopped(
         f"{why} {_TURN} If the query was set back in the same log (eoslog checkpoint rewind), leave `order` "
-        f"as it is. Then {to}say since={batch.number} for this table{later}"
+        f'as it is. Then {to}say since="{word}" for this table{later}'
     )
 
 
-def _check_begins(place: str, batch: Batch, since: int | None, others: Mapping[str, Mark]) -> None:
+def _check_begins(place: str, batch: Batch, since: int | str | None, others: Mapping[str, Mark]) -> None:
     """Compare the first batch under a name with other queries' marks: they may be ahead in the same log.
     Raises FanoutStopped."""
-    if batch.number == since == 0:
-        return
+    found = []
     for name, mark in sorted(others.items()):
         said = _of_other_logs(mark, batch) if mark.ends else None
-        if said == []:
-            continue
-        why = _unordered(place, batch, said, f"{_called(mark, name)} of another query")
-        if batch.number:  # its since is no word for this: the table begins with it
-            raise FanoutStopped(f"{why} Give the fan-out an empty table")
-        raise FanoutStopped(
-            f"{why} {_TURN} If it is the same log, leave `order` as it is. Then say since=0 for this table, "
-            "and take that out again later. Or give the fan-out an empty table"
-        )
+        if said != []:
+            found.append(_since_then(said, f"{_called(mark, name)} of another query"))
+    word = _word(batch.number, batch, "order", place, *found)
+    if not found or (batch.number == 0 and since == word):
+        return
+    why = _unordered(place, batch, "; ".join(found))
+    if batch.number:  # its since is no word for this: the table begins with it
+        raise FanoutStopped(f"{why} Give the fan-out an empty table")
+    raise FanoutStopped(
+        f'{why} {_TURN} If it is the same log, leave `order` as it is. Then say since="{word}" for this '
+        "table. Or give the fan-out an empty table"
+    )
 
 
 def _called(mark: Mark, name: str) -> str:
     return f"batch {mark.number}" + (f" under the name {name}" if name else "")
 
 
-def _unordered(place: str, batch: Batch, said: Sequence[str] | None, since: str) -> str:
+def _since_then(said: Sequence[str] | None, since: str) -> str:
     """`said`: None if the plan of then is not known."""
-    what = f"{_abridged(said or [])} since {since}"
     if said is None:
-        what = f"nothing says any more what {since} has read"
+        return f"nothing says any more what {since} has read"
+    return f"{_abridged(said)} since {since}"
+
+
+def _unordered(place: str, batch: Batch, told: str) -> str:
     return (
-        f"fanout {batch.name}, batch {batch.number}, {place}: {what}, so offsets do not say any more which "
+        f"fanout {batch.name}, batch {batch.number}, {place}: {told}, so offsets do not say any more which "
         "of two changes of a key is newer. Nothing was written."
     )
 
@@ -269,20 +397,37 @@ def _new_partitions(before: Offsets, after: Offsets) -> list[str]:
     return [f"{t}-{p} is a new partition" for t, p in after.keys() - before.keys() if t in read]
 
 
-def _after_a_loss(what: str, mark: Mark, gone: Gone, batch: Batch, since: int | None) -> Step:
+def _after_a_loss(
+    what: str, place: str, newest: Mark, gone: Gone, batch: Batch, since: int | str | None
+) -> Step:
     """`since` is the user's word that the table has all that it is to have of the batches before it."""
-    rows, again = mark.content.rows, mark.number == batch.number
-    if since == batch.number:
+    again = newest.number == batch.number
+    word, later = (_word_for(place, newest, batch, number) for number in (batch.number, batch.number + 1))
+    before = _lacks(newest, batch.number)
+    is_known = bool(gone.lost) and gone.dark is not None and gone.dark < batch.number < newest.number
+    is_there = is_known and batch.number not in gone.lost
+    if since == word and not is_there:
         return Step.WRITE
-    if again and since == batch.number + 1:
+    if again and since == later:
         return Step.CHECK
+    out = f", but not {before}" if before else ""
+    if is_there:
+        ways = "bring back the newest checkpoint with it: it has this batch already"
+        return _stop(what, gone, newest, batch, f"{gone.back}; or {ways}")
     if again:
-        word = f"since={batch.number} if it lacks the {rows} rows of this batch and is to get them, "
-        word += f"or since={batch.number + 1} if it is to stay as it is"
+        its = f"the {newest.content.rows} rows of this batch"
+        ways = f'since="{word}" if it lacks {its} and is to get them{out}, or since="{later}" if it is to '
+        ways += "stay as it is"
     else:
-        word = f"since={batch.number}: it gets the rows from this batch on, and what it lacks of batches "
-        word += f"up to {mark.number} (of that one {rows} rows) stays out"
-    raise FanoutStopped(f"{what}: {gone.why}. Nothing was written. {gone.back}; or say for it {word}")
+        out = ", and those stay out" if newest.number < batch.number else out
+        ways = f'since="{word}": it gets the rows from this batch on{out}'
+    return _stop(what, gone, newest, batch, f"{gone.back}; or say for it {ways}")
+
+
+def _stop(what: str, gone: Gone, newest: Mark, batch: Batch, ways: str) -> Step:
+    """Raises FanoutStopped."""
+    lacks = _lacks(newest, max(batch.number, newest.number + 1))
+    raise FanoutStopped(f"{what}: {gone.why}. It lacks {lacks}. Nothing was written. {ways}")
 
 
 def taking_back(what: str, since: Sequence[str]) -> str:
@@ -309,9 +454,14 @@ def other_rows_in(place: str, batch: Batch) -> FanoutStopped:
     )
 
 
+def other_rows_word(batch: Batch) -> str:
+    """The word by which a batch may have other rows than at its first try: of this query, by this plan."""
+    return _word(batch.number, batch, "rows", Planned.parse(0, batch.ends).digest if batch.ends else "")
+
+
 def _why(then: str, batch: Batch) -> str:
     """Why a batch has other rows than then, as far as its plans tell, and what goes on."""
-    accepted = f"once with accept_other_rows={batch.number}: places that have the batch keep it"
+    accepted = f'once with accept_other_rows="{other_rows_word(batch)}": places that have the batch keep it'
     before, after = (Planned.parse(0, text) if text else None for text in (then, batch.ends))
     if before is None or after is None or before.digest == after.digest:
         is_known = before is not None and after is not None and after.identifies_rows

@@ -28,7 +28,7 @@ class Table(Protocol):
     changes, None: it takes rows."""
 
     place: str
-    since: int | None
+    since: int | str | None
     merge: Merge | None
     transform: Transform | None
 
@@ -44,9 +44,9 @@ class Table(Protocol):
     def reached(self, query: int) -> int | None:
         """The last batch that it has of a query, under any name, as the table was last read. None: none."""
 
-    def others(self, name: str) -> Mapping[str, Mark]:
-        """Its marks under other names, as it was last read; whether it still has their batches is not
-        judged."""
+    def others(self, name: str, query: int) -> Mapping[str, Mark]:
+        """Its marks under other names, as it was last read. Whether it still has the batch is judged of those
+        of `query`."""
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows to files that no commit names."""
@@ -58,11 +58,12 @@ class Table(Protocol):
 def step_of(table: Table, mark: Mark | None, batch: Batch) -> Step:
     """What to do for a table that was just read. Raises FanoutStopped: see `step` and `check_order`."""
     reached = table.reached(batch.query)
+    is_newest = mark is not None and (reached is None or reached <= mark.number)
+    is_first = mark is None and reached is None and table.merge is None
+    others = {} if is_newest or is_first else table.others(batch.name, batch.query)
     if table.merge is not None:
-        is_newest = mark is not None and (reached is None or reached <= mark.number)
-        others = {} if is_newest else table.others(batch.name)
         check_order(table.place, mark, batch, table.since, others)
-    return step(table.place, mark, batch, table.since, reached)
+    return step(table.place, mark, batch, table.since, reached, others)
 
 
 def write(table: Table, rows: Rows, batch: Batch) -> None:

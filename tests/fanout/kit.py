@@ -3,6 +3,7 @@ dies."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
@@ -177,6 +178,11 @@ def rows_in(target: Any) -> pa.Table:
     catalog = load_catalog("eoslog", **target.catalog)
     is_there = catalog.table_exists(target.identifier)
     return catalog.load_table(target.identifier).scan().to_arrow() if is_there else nothing
+
+
+def words(stopped: pytest.ExceptionInfo[Any], option: str = "since") -> list[str]:
+    """The words that a message names for an option, in their order."""
+    return re.findall(rf'{option}="(\d+:[0-9a-f]{{8}})"', str(stopped.value))
 
 
 def numbers_in(target: Any) -> list[int]:

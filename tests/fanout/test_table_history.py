@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from eoslog.fanout.rules import FanoutStopped
-from tests.fanout.kit import FakeTopic, ListRows, delta_at, iceberg_at, numbers_in, wrong
+from tests.fanout.kit import FakeTopic, ListRows, delta_at, iceberg_at, numbers_in, words, wrong
 from tests.fanout.test_traps import go, ice
 
 AT = pytest.mark.parametrize("at", [delta_at, iceberg_at], ids=["delta", "iceberg"])
@@ -277,10 +277,10 @@ def test_a_replaced_table_stops_until_since_says_from_where_on(
         clean_up(table)
     left, topic = numbers_in(table), FakeTopic()
     for number in (2, 3):
-        with pytest.raises(FanoutStopped, match=f"since={number}"):
+        with pytest.raises(FanoutStopped, match=f'since="{number}:') as stopped:
             go([table], topic, number)
     assert topic.numbers() == [] and numbers_in(table) == left
-    since = at(tmp_path, since=3)
+    since = at(tmp_path, since=words(stopped)[0])
     for number in (3, 3, 4):
         go([since], FakeTopic(), number)
     go([at(tmp_path)], FakeTopic(), 5)
@@ -292,10 +292,10 @@ def test_since_gives_a_batch_again_that_was_taken_back(at: Any, tmp_path: Path) 
     """As the message says when the checkpoint plans the marked batch again."""
     table = three(at, tmp_path)
     rolled_back(table)
-    with pytest.raises(FanoutStopped, match="since=2") as stopped:
+    with pytest.raises(FanoutStopped, match='since="2:') as stopped:
         go([table], FakeTopic(), 2)
-    said, _ = re.findall(r"since=(\d+)", str(stopped.value))
-    since = at(tmp_path, since=int(said))
+    said, _ = words(stopped)
+    since = at(tmp_path, since=said)
     for number in (2, 2, 3):
         go([since], FakeTopic(), number)
     assert numbers_in(table) == list(range(40))
@@ -305,11 +305,141 @@ def test_since_gives_a_batch_again_that_was_taken_back(at: Any, tmp_path: Path) 
 def test_since_of_the_next_batch_leaves_a_batch_out_that_comes_again(at: Any, tmp_path: Path) -> None:
     table, topic = three(at, tmp_path), FakeTopic()
     rolled_back(table)
-    since = at(tmp_path, since=3)
+    with pytest.raises(FanoutStopped) as stopped:
+        go([table], topic, 2)
+    since = at(tmp_path, since=words(stopped)[1])
     for number in (2, 2, 3):
         go([since], topic, number)
     assert numbers_in(table) == [*range(20), *range(30, 40)]
     assert topic.numbers() == list(range(20, 40))
+
+
+def set_back(table: Any, number: int) -> None:
+    """To its state when batch `number` was its last one."""
+    if hasattr(table, "uri"):
+        restored(number + 1)(table)
+        return
+    snapshot = [one.snapshot_id for one in ice(table).snapshots()][number]
+    ice(table).manage_snapshots().rollback_to_snapshot(snapshot).commit()
+
+
+def four(at: Any, folder: Path, **more: Any) -> Any:
+    """A table with batches 0 to 3."""
+    table = at(folder, **more)
+    for number in range(4):
+        go([table], FakeTopic(), number)
+        time.sleep(0.01)
+    return table
+
+
+@AT
+@pytest.mark.parametrize("way", [0, 1], ids=["the batch again", "as it is"])
+def test_a_table_set_back_by_two_batches_says_both(at: Any, way: int, tmp_path: Path) -> None:
+    """Also the one before the batch that runs again: the word for this batch does not bring it."""
+    table = four(at, tmp_path)
+    set_back(table, 1)
+    lacks = r"It lacks batches 2 to 3 \(20 rows\)\. .* is to get them, but not batch 2 \(10 rows\), or"
+    for since in (None, 3):
+        with pytest.raises(FanoutStopped, match=lacks) as stopped:
+            go([at(tmp_path, since=since)], FakeTopic(), 3)
+    said = at(tmp_path, since=words(stopped)[way])
+    for number in (3, 3, 4):
+        go([said], FakeTopic(), number)
+    assert numbers_in(table) == [*range(20), *range(30 + 10 * way, 50)]
+
+
+@AT
+def test_a_word_that_is_left_in_the_code_is_none_for_the_next_loss(at: Any, tmp_path: Path) -> None:
+    """The same batch is lost once more, or one before it as well."""
+    table = four(at, tmp_path)
+    set_back(table, 2)
+    with pytest.raises(FanoutStopped) as stopped:
+        go([table], FakeTopic(), 3)
+    said = at(tmp_path, since=words(stopped)[0])
+    go([said], FakeTopic(), 3)
+    set_back(table, 1)
+    with pytest.raises(FanoutStopped, match=r"It lacks batches 2 to 3 \(20 rows\)"):
+        go([said], FakeTopic(), 3)
+    assert numbers_in(table) == list(range(20))
+
+
+@AT
+def test_a_table_set_back_and_a_fan_out_renamed_says_what_is_lost(at: Any, tmp_path: Path) -> None:
+    """The new name has no mark; the table's newest mark of the query is the former name's."""
+    table = four(at, tmp_path)
+    set_back(table, 1)
+    told = r"another name \(orders\)\. .* that name again: it no longer has batch 3.*is told under that name$"
+    for since in (None, 3, 4):
+        with pytest.raises(FanoutStopped, match=told):
+            go([at(tmp_path, since=since)], FakeTopic(), 3, name="renamed")
+        with pytest.raises(FanoutStopped, match=r"It lacks batches 2 to 3 \(20 rows\)\.") as stopped:
+            go([at(tmp_path, since=since)], FakeTopic(), 4, name="renamed")
+    said = at(tmp_path, since=words(stopped)[0])
+    for number in (4, 4, 5):
+        go([said], FakeTopic(), number, name="renamed")
+    assert numbers_in(table) == [*range(20), *range(40, 60)]
+    set_back(table, 1)
+    with pytest.raises(FanoutStopped, match=r"It lacks batches 2 to 5 \(40 rows\)\."):
+        go([said], FakeTopic(), 6, name="renamed")
+
+
+@AT
+def test_a_batch_s_number_says_that_a_name_is_new_and_no_loss(at: Any, tmp_path: Path) -> None:
+    """It stays in the code from the day on which the name began. Then the table is set back."""
+    table = at(tmp_path)
+    for number in range(3):
+        go([table], FakeTopic(), number)
+    with pytest.raises(
+        FanoutStopped, match=r"has batch 2 of this query under the name orders.*since=3 for it$"
+    ):
+        go([table], FakeTopic(), 3, name="renamed")
+    since = at(tmp_path, since=3)
+    for _ in range(2):
+        go([since], FakeTopic(), 3, name="renamed")
+    assert numbers_in(table) == list(range(40))
+    set_back(table, 1)
+    with pytest.raises(FanoutStopped, match=r"It lacks batches 2 to 3 \(20 rows\)\."):
+        go([since], FakeTopic(), 3, name="renamed")
+    assert numbers_in(table) == list(range(20))
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["an older copy", "dropped"])
+def test_a_number_of_a_former_life_is_no_word(dropped: bool, tmp_path: Path) -> None:
+    """Another query, under another name, comes to the batch; the table is an older copy then, or none."""
+    table = delta_at(tmp_path, since=4)
+    for number in range(4):
+        go([table], FakeTopic(), number, name="anew", query=8)
+        if number == 1:
+            shutil.copytree(table.uri, tmp_path / "copy")
+    shutil.rmtree(table.uri)
+    if not dropped:
+        shutil.copytree(tmp_path / "copy", table.uri)
+    lacks = "lacks batches 0 to 3" if dropped else "ends at batch 1, .* It lacks batches 2 to 3"
+    with pytest.raises(FanoutStopped, match=lacks) as stopped:
+        go([table], FakeTopic(), 4, name="anew", query=8)
+    (word,) = words(stopped)
+    with pytest.raises(FanoutStopped, match=lacks):
+        go([delta_at(tmp_path, since=f"4:{'0' * 8}")], FakeTopic(), 4, name="anew", query=8)
+    for number in (4, 4, 5):
+        go([delta_at(tmp_path, since=word)], FakeTopic(), number, name="anew", query=8)
+    assert numbers_in(table) == [*(() if dropped else range(20)), *range(40, 60)]
+
+
+@AT
+def test_a_table_and_its_checkpoint_set_back_together_go_on_exactly(at: Any, tmp_path: Path) -> None:
+    """The mark says batch 3, and the query is at batch 2 again: the table has it, or lacks it."""
+    table = four(at, tmp_path)
+    set_back(table, 2)
+    with pytest.raises(FanoutStopped, match=r"It lacks batch 3 .*it has this batch already") as stopped:
+        go([table], FakeTopic(), 2)
+    assert words(stopped) == []
+    set_back(table, 1)
+    with pytest.raises(FanoutStopped, match=r"it gets the rows from this batch on$") as stopped:
+        go([table], FakeTopic(), 2)
+    said = at(tmp_path, since=words(stopped)[0])
+    for number in (2, 2, 3):
+        go([said], FakeTopic(), number)
+    assert numbers_in(table) == list(range(40))
 
 
 @AT
@@ -353,10 +483,10 @@ def test_a_compacted_delta_table_with_a_log_cleaned_up_stops_and_says_how_to_go_
         act(table)
     for number in (2, 3):
         with pytest.raises(
-            FanoutStopped, match=r"no longer says whether .* since=3" if number == 3 else "log"
-        ):
+            FanoutStopped, match=r'no longer says whether .* since="3:' if number == 3 else "log"
+        ) as stopped:
             go([table], FakeTopic(), number)
-    go([delta_at(tmp_path, since=3)], FakeTopic(), 3)
+    go([delta_at(tmp_path, since=words(stopped)[0])], FakeTopic(), 3)
     assert wrong(numbers_in(table), range(40)) == {}
 
 
@@ -422,7 +552,7 @@ def test_an_iceberg_table_rewritten_with_its_snapshots_expired_stops_and_says_ho
         act(table)
     old = [one.snapshot_id for one in ice(table).snapshots()][:-1]
     ice(table).maintenance.expire_snapshots().by_ids(old).commit()
-    with pytest.raises(FanoutStopped, match=r"no longer says? whether .* since=3"):
+    with pytest.raises(FanoutStopped, match=r'no longer says? whether .* since="3:') as stopped:
         go([table], FakeTopic(), 3)
-    go([iceberg_at(tmp_path, since=3)], FakeTopic(), 3)
+    go([iceberg_at(tmp_path, since=words(stopped)[0])], FakeTopic(), 3)
     assert wrong(numbers_in(table), range(40)) == {}

@@ -46,10 +46,10 @@ class Query:
     """Batches whose second write is left out, since an error told."""
     tables: Sequence[str] = ()
     """Its batches go to these tables, too: it is a fan-out called `token`."""
-    since: dict[str, int] = field(default_factory=dict)
-    """The batch from which on a table takes part, since an error told."""
-    accept: int | None = None
-    """The batch that may have other rows, since an error told."""
+    since: dict[str, str] = field(default_factory=dict)
+    """The word for the batch from which on a table takes part, since an error told."""
+    accept: str | None = None
+    """The word for the batch that may have other rows, since an error told."""
     former_token: str | None = None
     apart: set[str] = field(default_factory=set)
     """Places that have a fan-out of their own, called `apart_token`: tables, and "topic"."""

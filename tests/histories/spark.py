@@ -26,7 +26,7 @@ from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.source.reader import StreamReader
 from eoslog.fanout.batch import carry_out
 from eoslog.fanout.rules import Batch as FannedOut
-from eoslog.fanout.rules import number_of
+from eoslog.fanout.rules import number_of, other_rows_word
 from tests.histories.clock import Clock
 from tests.histories.offset_log import ends_of, files_in, is_in, newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
@@ -89,8 +89,8 @@ class Plan:
     `by_rows`: the rows name the topic, and the sink has no such option. `each`: df.write has no token.
     `second`: the function of foreachBatch writes the rows to this topic, too, marked with a plus, except in
     batches of `left_out_second`. `tables`: the batches go to these by a fan-out called `token`, beside the
-    topic, and to the places `apart` by another one called `apart_token`; `accept`: the batch that may have
-    other rows.
+    topic, and to the places `apart` by another one called `apart_token`; `accept`: the word for the batch
+    that may have other rows.
     """
 
     checkpoint: Path
@@ -110,7 +110,7 @@ class Plan:
     second: str | None = None
     left_out_second: Collection[int] = ()
     tables: Mapping[str, Any] = field(default_factory=dict)
-    accept: int | None = None
+    accept: str | None = None
     apart: Collection[str] = ()
     apart_token: str | None = None
 
@@ -300,7 +300,13 @@ class Stream:
             topics = [topic] if ("topic" in self.plan.apart) == own else []
             if called is not None and (tables or topics):
                 batch = FannedOut(called, number_of(self.query_id), number, ends)
-                carry_out(batch, given.through, tables, topics, other_rows=self.plan.accept == number)
+                carry_out(
+                    batch,
+                    given.through,
+                    tables,
+                    topics,
+                    other_rows=self.plan.accept == other_rows_word(batch),
+                )
 
     def _begins(self, batch: Batch) -> Any:
         """Where a batch begins. Spark asks the source anew if it is the first."""

@@ -149,7 +149,7 @@ class Table:
         self._aside: list[Path] = []
         folder.mkdir()
 
-    def target(self, since: int | None = None) -> Any:
+    def target(self, since: str | None = None) -> Any:
         """As a fan-out gets it."""
         target = self._at(self.folder, since=since)
         if not self._is_delta:
@@ -379,7 +379,7 @@ def table_back(world: "World", query: "Query", text: str) -> bool:
 
 def since(world: "World", query: "Query", text: str) -> bool:
     """The word for a table that begins there: with the batch, or behind it if its rows are there."""
-    table, words = _place(world, query, text), [int(one) for one in re.findall(r"since=(\d+)", text)]
+    table, words = _place(world, query, text), re.findall(r'since="(\d+:\w+)"', text)
     told = re.search(r"batch (\d+), ", text)
     if table is None or told is None or not words:
         return False
@@ -391,7 +391,7 @@ def since(world: "World", query: "Query", text: str) -> bool:
     word = words[-1] if has else words[0]
     if len(words) == 2 and not has and len(world.told) % 3 == 0:
         word = words[1]  # it is to stay as it is
-    gets = batch if word == int(told.group(1)) else set()
+    gets = batch if int(word.partition(":")[0]) == int(told.group(1)) else set()
     table.may_lack |= {f"{lineage.name}:{uid}" for uid in set(lineage.tried) - gets}
     query.since[table.kind] = word
     return True
@@ -417,10 +417,10 @@ def from_the_table(world: "World", query: "Query", text: str) -> bool:
 
 def accept(world: "World", query: "Query", text: str) -> bool:
     """The word for a batch that comes with other rows."""
-    told = re.search(r"accept_other_rows=(\d+)", text)
-    if told is None or query.accept == int(told.group(1)):
+    told = re.search(r'accept_other_rows="(\d+:\w+)"', text)
+    if told is None or query.accept == told.group(1):
         return False
-    query.accept = int(told.group(1))
+    query.accept = told.group(1)
     rows = set(query.lineage.tried)
     query.lineage.may_lack |= rows
     query.lineage.may_double |= rows
