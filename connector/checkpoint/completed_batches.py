@@ -36,8 +36,8 @@ def check_completed(
     if newest is not None and rows.newest is not None:
         newest = min(newest, rows.newest)
     if newest is None or since is None or since > newest:
+        _check_first_of_sink(sink, since, decided, rows, accepted)
         if begun:  # of this sink Spark has noted no batch: what another one got, or other queries, is done
-            _check_first_of_sink(sink, since, decided, rows, accepted)
             check_rows(sink, rows, accepted)
         return
     known = decided is not None and decided.batch_id >= newest
@@ -232,9 +232,9 @@ def check_whole(sink: str, batch: Batch, noted: int, accepted: Collection[str]) 
 
 
 def check_first(sink: str, accepted: Collection[str]) -> None:
-    """A checkpoint has completed no batch, the cluster has forgotten decisions of the sink, or may have, and
-    nothing says where their rows would be. Raises CheckpointOlder unless that is accepted."""
-    _check_unseen(sink, "has completed no batch", f"{WORD_NEW}:0", accepted)
+    """A checkpoint has completed no batch of a sink, whose decisions the cluster has forgotten, or may have,
+    and nothing says where their rows would be. Raises CheckpointOlder unless that is accepted."""
+    _check_unseen(sink, "has completed no batch of it", f"{WORD_NEW}:0", accepted)
 
 
 def _check_unseen(sink: str, stands: str, word: str, accepted: Collection[str]) -> None:

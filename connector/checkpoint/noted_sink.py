@@ -44,6 +44,10 @@ class NotedSink(NamedTuple):
     group: str | None = None
     decisions: str = ANCHOR
 
+    def gets_first(self, batch: int) -> bool:
+        """Whether no batch before this one was the sink's: it may have written this one already."""
+        return self.since >= batch
+
     def text(self) -> str:
         """The note's text in the checkpoint."""
         return json.dumps({"version": _VERSION, **self._asdict()})

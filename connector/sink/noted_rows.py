@@ -180,7 +180,9 @@ def unnumber(view: CheckpointView, topics: Collection[str] = ()) -> None:
     kept = note.unnumbered(view.batch.batch_id)
     if topics:
         kept = kept.without([place for place in kept.older if place.topic not in topics])
-    if kept != note:
+    if not kept.everywhere and kept.waiting is None:  # rows of the first batch were the only ones
+        view.checkpoint.forget(NOTED_PLACES)
+    elif kept != note:
         kept.write(view.checkpoint)
 
 

@@ -49,7 +49,7 @@ from eoslog.connector.checkpoint.start_checks import (
     check_taken_over,
     check_unnoted,
 )
-from eoslog.connector.checkpoint.start_facts import OtherSink, StartFacts
+from eoslog.connector.checkpoint.start_facts import Completed, OtherSink, StartFacts
 from eoslog.connector.commit.begin import (
     KnownStarts,
     check_left,
@@ -153,7 +153,7 @@ class StartOfRun:
             check_noted_place(given.sink, given.decisions, self._options.decision_topic)
         if given is not None and given.sink not in (None, sink.id) and not moved:
             self._remember(Sink(str(given.sink)), given.group)
-            self._leave(str(given.sink), given.since)
+            self._leave(given, str(given.sink))
         if self._left is not None:
             NotedStarts.read(view.checkpoint).learn(view.checkpoint, self._left.word, view.batch.batch_id)
         if given is None and _is_first(view) and self._options.transactional_id is not None:
@@ -173,7 +173,7 @@ class StartOfRun:
             since = view.batch.batch_id if given is None or is_new else given.since
             NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
         self._started = wait_for_rows(view, self._options.topic)
-        self._is_again = not is_new and given is not None and given.since >= view.batch.batch_id
+        self._is_again = not is_new and given is not None and given.gets_first(view.batch.batch_id)
         self._check_first()
         self._check_beginning()
         self._runner.run(note_stream(sink, view.batch, notes))
@@ -349,15 +349,14 @@ class StartOfRun:
         accepted, is_left = self._options.accepted, sink != self._sink.id
         check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
 
-    def _leave(self, old: str, since: int) -> None:
+    def _leave(self, given: NotedSink, old: str) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
         last = self._runner.run(stable_decision(Sink(old)))
         decided = last.last_of(batch.query_id) if last is not None else None
         left = last.left if last is not None else None
         if left is not None and (left.sink, left.query_id) != (self._sink.id, batch.query_id):
             check_left(Sink(old), left, self.known_starts)
-        known = completed_in(self._cluster, self._view, since, last, old)
-        check_completed(old, known, decided, accepted, "0" if last is None else last.word)
+        check_left_sink(self._options, self._runner, self._view, given, last)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
@@ -613,6 +612,26 @@ def learn_accepted(view: CheckpointView, last: Decision | None, known: KnownStar
         NotedStarts.read(view.checkpoint).learn(view.checkpoint, made.start.word, view.batch.batch_id)
 
 
+def check_left_sink(
+    options: SinkOptions, runner: Runner, view: CheckpointView, given: NotedSink, last: Decision | None
+) -> Completed:
+    """Compare what a checkpoint has completed with what the sink that it leaves has decided, `last`, and
+    written: if that one has decided nothing, its first batch may be a copy's, as in _check_first(). Raises
+    CommitFault."""
+    cluster, old, accepted = shared_cluster(options.client), str(given.sink), options.accepted
+    known = completed_in(cluster, view, given.since, last, old)
+    if last is None and given.gets_first(view.batch.batch_id):
+        unseen, rested = is_unseen(view.checkpoint, ())
+        if unseen and (rested or runner.run(has_forgotten(Sink(old)))):
+            check_first(old, accepted)
+        behind = behind_the_first(
+            cluster, view.checkpoint, old, known_starts(view.checkpoint, options).topics
+        )
+        known = known._replace(rows=known.rows._replace(undecided=behind))
+    check_completed(old, known, _of_query(last, view), accepted, "0" if last is None else last.word)
+    return known
+
+
 def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -> None:
     """Leave the checkpoint's former sink, and commit its last decision's transactions: at_least_once has no
     sink with decisions. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
@@ -631,10 +650,7 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         starts = known_starts(view.checkpoint, options)
         check_start(Sink(given.sink), last, view.batch, starts)
         learn_accepted(view, last, starts)
-        decided = last.last_of(view.batch.query_id) if last is not None else None
-        known = completed_in(shared_cluster(options.client), view, given.since, last, given.sink)
-        check_completed(given.sink, known, decided, options.accepted, last.word if last else "0")
-        if known.rows.lacks:
+        if check_left_sink(options, runner, view, given, last).rows.lacks:
             forget_lacking(shared_cluster(options.client), view.checkpoint)
         runner.run(give_up(Sink(given.sink), options.accepted))
         runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))

@@ -3148,6 +3148,71 @@ def test_a_copy_of_before_the_first_decision_does_not_write_what_retention_has_t
     assert not world.findings and world.errors["CheckpointOlder"], (world.told, world.findings)
 
 
+LEAVES = {
+    "a third name": ("id", "z"),
+    "none": ("id", None),
+    "the name of before": ("id", "x"),
+    "at_least_once": ("processing.guarantee", "at_least_once"),
+}
+"""How a sink is left."""
+
+
+def _copied_in_first(moment: str, before: int, rows: str) -> list[tuple[Any, ...]]:
+    """A copy of before the first decision of a name, under which the query goes on. `before`: batches of its
+    former name. `rows`: whether they name their topics."""
+    query = {"id": "x"} | ({"rows": rows} if rows else {})
+    acts: list[tuple[Any, ...]] = [("query", "B", query)]
+    for _ in range(before):
+        acts += [("produce", "in", 2), ("run", "B", 1)]
+    killed = ("run", "B", 1, ("kill", (moment, 1)))
+    acts += [("set", "B", "id", "y"), ("produce", "in", 2), killed, ("backup", "B")]
+    for _ in range(2):
+        acts += [("run", "B", 1), ("produce", "in", 2)]
+    return acts
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+@pytest.mark.parametrize("moment", FIRST_BATCH)
+@pytest.mark.parametrize("rows", ["", "yes"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_copy_of_before_a_name_s_first_decision_comes_back_under_another_name(
+    before: int, rows: str, moment: str, leaves: str
+) -> None:
+    """The cluster has forgotten all decisions: rows of the name that is left are looked for."""
+    acts = _copied_in_first(moment, before, rows)
+    change = ("set", "B", *LEAVES[leaves])
+    world = play([*acts, ("forget", False, True, False), ("restore", "B"), change, ("run", "B", 2)])
+    assert not world.findings and world.errors["CheckpointOlder"], (world.told, world.findings)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_who_accepts_that_a_left_name_has_rows_goes_on_with_the_word(before: int) -> None:
+    acts = _copied_in_first(FIRST_BATCH[1], before, "")
+    acts += [("forget", False, True, False), ("restore", "B"), ("set", "B", "id", "z")]
+    (told, *_) = play([*acts, ("run", "B", 1)]).told
+    word = re.search(r"rows of it are visible already.* set (start\.accepted)=(\S+)", told)
+    assert word is not None, told
+    meant = play([*acts, ("set", "B", *word.groups()), ("run", "B", 1)])
+    there = Counter(judge.seen(meant.cluster, SINKS).values())
+    assert not meant.told and there[2] == 4 and max(there) == 2, (meant.told, there)
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+@pytest.mark.parametrize("moment", FIRST_BATCH)
+@pytest.mark.parametrize("before", [0, 2])
+def test_who_has_written_nothing_under_a_name_leaves_it(before: int, moment: str, leaves: str) -> None:
+    """Killed in its first batch: others have written to the topic since."""
+    acts = _copied_in_first(moment, before, "")[:-4]
+    others: list[tuple[Any, ...]] = [
+        ("query", "A", {"id": "other", "in": "in2"}),
+        ("produce", "in2", 2),
+        ("run", "A", 1),
+        ("stop", "A"),
+    ]
+    world = play([*acts, *others, ("set", "B", *LEAVES[leaves]), ("run", "B", 2)])
+    assert not world.findings and not world.errors, (world.told, world.findings)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 86400.0])
 def test_a_first_batch_of_today_is_begun_again_whatever_others_have_removed(seconds: float) -> None:
     """No decision is forgotten so soon, so what a topic has lost meanwhile is another writer's."""

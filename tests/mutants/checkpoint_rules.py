@@ -204,7 +204,7 @@ MUTANTS: list[Mutant] = [
         Break("rows without a decision are not seen", "_forgotten_there", "if rows:\n    return f'the sink {sink.id} has rows that the checkpoint does not know{_some(rows)}'", "pass"),
         Break("a move by option asks nothing", "StartOfRun.before", "self._check_moved(given)", "pass"),
         Break("a move forgets what later rows are younger than", "carry_out.carry_out", "note_moved(standing.checkpoint, _topic_of(standing) or '')", "standing.checkpoint.forget(NOTED_PLACES)"),
-        Break("a start is no second one after a move", "StartOfRun.before", "not is_new and given is not None and (given.since >= view.batch.batch_id)", "False"),
+        Break("a start is no second one after a move", "StartOfRun.before", "not is_new and given is not None and given.gets_first(view.batch.batch_id)", "False"),
         Break("rows of a sink's first batch are not missed", "check_completed", "_check_first_of_sink(sink, since, decided, rows, accepted)", "pass"),
         Break("what follows after a move is not looked for", "rows_found", "known or completed is None", "True"),
     ),
