@@ -30,7 +30,7 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import Decision, by_group, decode, encode
+from eoslog.connector.commit.decision import KEPT_PLACES, Decision, by_group, decode, encode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -140,11 +140,14 @@ class Namer(NamedTuple):
         batch, sequence = self.stamp.batch, self.stamp.sequence + 1
         mine = decision._replace(sequence=sequence, batch=batch, earlier=(), starts=())
         mine = mine._replace(tokens=RememberedTokens(), within=BatchWrites())
-        mine = mine._replace(places=(), older=())  # each begin under this name would look there
-        if self.last is None:
+        # No places: each begin under this name would look there. Who reads the sink's rows finds them here.
+        mine = mine._replace(places=(), older=decision.places)
+        if (last := self.last) is None:
             return mine
-        mine = self.last.followed_by(mine)
-        return mine._replace(left=self.last.left, behind=self.last.kept_of_query(sequence))
+        older = (*last.older_of_write(decision.places, decision.written), *decision.places)
+        mine = last.followed_by(mine)._replace(older=older[-KEPT_PLACES:], left=last.left)
+        topics = last.topics_after(decision.written, sequence)
+        return mine._replace(behind=last.kept_of_query(sequence), topics=topics)
 
     def chunks(self, decision: Decision) -> dict[int, tuple[int, str]]:
         """Its chunks."""
@@ -271,10 +274,11 @@ def commit(
         decision = decision._replace(ends=terms.ends, places=ballot.places, topics=topics)
         if last is not None and decision.is_write and terms.saving is None:
             decision = decision._replace(behind=last.kept_of_query(decision.sequence))
-            if token is not None:
-                decision = decision._replace(older=last.older_of_write(ballot.places))
+            older = last.older_of_write(ballot.places, decision.written)
+            decision = decision._replace(older=older)
         elif last is not None:
-            decision = decision._replace(older=last.older_after(ballot.places))
+            older = last.older_after(ballot.places, decision.written)
+            decision = decision._replace(older=older)
         more = (terms.saving, None, terms.noting, ballot.open_rows)
         last = yield from decide(sink, decision, stamp, source, two_phase, last, *more)
     elif last is not None and not ballot.decided and last.unsealed != decision:

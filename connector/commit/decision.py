@@ -68,8 +68,8 @@ class Decision(NamedTuple):
     written again. `tokens`: in a sink of batch writes with tokens, what was written under the last tokens,
     this one included. `saved`: where the query's state is (state.topic). `ends`: the batch's plan:
     its entry of Spark's offset log, as Planned.ends has it. `places`: where the winners' rows are. `older`:
-    the last place in each partition to which only earlier batches of the sink's queries wrote. Each of the
-    three is empty if it is not recorded, or if there was no room.
+    the last place in each partition to which only earlier batches of the sink wrote, none where that is not
+    known. Each of the three is empty if it is not recorded, or if there was no room.
     `names`: the id of the sink that named the winners' transactions; empty: this one (decide.py, Namer).
     `start`: of the query, whose checkpoint knows it; None: not recorded.
     `topics`: to which the sink's queries have written rows, but for dead letters, each with the number of the
@@ -155,7 +155,10 @@ class Decision(NamedTuple):
     def kept_of_query(self, sequence: int) -> "Decision | None":
         """What the next decision, `sequence`, keeps of the sink's last query if a batch write makes it."""
         if self.is_write:
-            return None if self.behind is None else self.behind._replace(sequence=sequence)
+            if self.behind is None:
+                return None
+            older = outlasting(self.behind.older, self.everywhere, self.written)
+            return self.behind._replace(sequence=sequence, older=older)
         kept = self._replace(
             sequence=sequence, winners=(), places=(), topics=(), earlier=(), starts=(), names=""
         )
@@ -167,14 +170,22 @@ class Decision(NamedTuple):
         """The places of this batch and of earlier ones."""
         return (*self.older, *self.places)
 
-    def older_after(self, places: Places) -> Places:
-        """The `older` of the next decision of a query, whose batch has these places."""
-        known = self.of_query
-        return () if known is None else outlasting(known.everywhere, places)[-KEPT_PLACES:]
+    @property
+    def known_rows(self) -> Places:
+        """Where the sink's rows end, as far as this decision knows: the query's, and those of batch writes
+        since."""
+        if self.behind is None:
+            return self.everywhere
+        before = outlasting(self.behind.everywhere, self.everywhere, self.written)
+        return (*before, *self.everywhere)
 
-    def older_of_write(self, places: Places) -> Places:
-        """The same of a write's sink, where this is the write before."""
-        return outlasting(self.everywhere, places)[-KEPT_PLACES:]
+    def older_after(self, places: Places, written: Collection[TopicPartition] = ()) -> Places:
+        """The `older` of the next decision of a query, whose batch has these places."""
+        return outlasting(self.known_rows, places, written)[-KEPT_PLACES:]
+
+    def older_of_write(self, places: Places, written: Collection[TopicPartition]) -> Places:
+        """The same of a batch write, for which `behind` has what a query's last decision knows."""
+        return outlasting(self.everywhere, places, written)[-KEPT_PLACES:] if self.is_write else ()
 
     def successor_of(self, query_id: str) -> str | None:
         """Which query has decided in this sink since this one did. None: none has, or this one never did."""

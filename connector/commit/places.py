@@ -4,7 +4,7 @@ Brokers forget a transactional id, and the offsets of a group, after days withou
 and the markers: at a place that a transaction has written it shows how that transaction has ended.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -157,15 +157,20 @@ def places_of(reports: Sequence[Prepared]) -> Places:
     return tuple(sorted((*last.values(), *of_writers.values()), key=_order))
 
 
-def outlasting(earlier: Iterable[Place], later: Iterable[Place]) -> Places:
+def outlasting(
+    earlier: Iterable[Place], later: Iterable[Place], written: Collection[TopicPartition] = ()
+) -> Places:
     """The last one of `earlier`, which are in the order in which they were written, in each partition where
-    `later` has none, and whose topic was not made anew since."""
+    `later` has none, and whose topic was not made anew since. `written`: where rows went later, although
+    perhaps no place of them is known: then none of `earlier` is the last one there."""
     newer = by_partition(later)
     topics = {place.topic: place.topic_id for place in newer.values()}
     return tuple(
         place
         for where, place in by_partition(earlier).items()
-        if where not in newer and topics.get(place.topic, place.topic_id) == place.topic_id
+        if where not in newer
+        and where not in written
+        and topics.get(place.topic, place.topic_id) == place.topic_id
     )
 
 

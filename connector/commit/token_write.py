@@ -313,7 +313,7 @@ def commit_within(
     _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now), places=ballot.places)
     if last is not None:
-        decision = decision._replace(older=last.older_of_write(ballot.places))
+        decision = decision._replace(older=last.older_of_write(ballot.places, ballot.written))
     if own_last is not None and last is not None and known is None and starts:
         places = (*last.everywhere, *own_last.everywhere)
         word = f"decisions-gone:{named_by.id}:{number}:{own_last.sequence}"

@@ -21,11 +21,11 @@ from eoslog.client.records.fetch import fetch, fetch_batches
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import DecisionDamaged
-from eoslog.connector.commit.places import made_anew
+from eoslog.connector.commit.places import by_partition, made_anew
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import EARLIEST, LATEST, Offsets
 from eoslog.connector.source.source_topics import SourceTopics
-from eoslog.connector.source.whole_batches import places_known, rows_end
+from eoslog.connector.source.whole_batches import rows_end
 from eoslog.errors import OptionError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
@@ -144,7 +144,7 @@ class PastBatches:
         """Raise OptionError if a topic is not the one that the rows went to, or ends before them."""
         ids = self._log.ids
         logs = list_offsets(self._log.cluster, dict.fromkeys(placed.keys() & start, LATEST), committed=False)
-        for place in places_known(decision):
+        for place in decision.known_rows:
             if place.topic in ids and (anew := made_anew(place.topic, place.topic_id, ids[place.topic])):
                 raise OptionError(
                     f"{self._said}: {anew} since {decision.batch}, and its rows went with it. Nothing was "
@@ -232,14 +232,17 @@ class PastBatches:
 
 
 def _named_since(made: Sequence[Decision]) -> Collection[TopicPartition]:
-    """Where batches of these decisions have written, the oldest first, since the sink's query was elsewhere:
-    under another name or on another cluster, where it has written rows that no place of this sink names. What
-    a decision says of earlier ones may be from before that."""
+    """Where batches of these decisions have written, the oldest first, and the last place is known, since the
+    sink's query was elsewhere: under another name or on another cluster, where it has written rows that no
+    place of this sink names. What a decision says of earlier ones may be from before that. A write of
+    foreachBatch has its places among those of earlier ones, or nowhere."""
     found: set[TopicPartition] = set()
     for before, one in zip((None, *made), made, strict=False):
         if before is not None and _came_back(before, one):
             found.clear()
-        found.update((place.topic, place.partition) for place in one.places)
+        told = by_partition(one.everywhere if one.is_write else one.places).keys()
+        found.update(by_partition(one.places), told & set(one.written))
+        found.difference_update(set(one.written) - told)
     return found
 
 

@@ -17,7 +17,6 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
 from eoslog.connector.commit.observe import observed
-from eoslog.connector.commit.places import Places
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import Offsets, TopicIds
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -180,16 +179,11 @@ def check_left(last: Mapping[str, Decision | None]) -> None:
 def rows_end(decisions: list[Decision], ids: TopicIds) -> dict[TopicPartition, int]:
     """Behind the last row of each partition, as decisions say; not of topics that were made anew since."""
     ends: dict[TopicPartition, int] = {}
-    for place in (place for decision in decisions for place in places_known(decision)):
+    for place in (place for decision in decisions for place in decision.known_rows):
         where, anew = (place.topic, place.partition), {place.topic_id, ids.get(place.topic)} - {None}
         if len(anew) < 2:
             ends[where] = max(place.offset + 1, ends.get(where, 0))
     return ends
-
-
-def places_known(decision: Decision) -> Places:
-    """The last place in each partition that a decision has, of a query's batch and of batch writes since."""
-    return (*(() if decision.behind is None else decision.behind.everywhere), *decision.everywhere)
 
 
 def may_have(decision: Decision, where: TopicPartition) -> bool:

@@ -17,7 +17,6 @@ from eoslog.connector.commit.places import Place, by_partition, made_anew
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.source.past_batches import Stored
-from eoslog.connector.source.whole_batches import places_known
 from eoslog.errors import EoslogError
 from eoslog.protocol.names_by_sink import sink_of
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -332,7 +331,7 @@ class _Reach:
             rows = (one for one in log.transactions if one.writer in decided)
             self._known[where] = [(decided[one.writer].sequence, one.last) for one in rows]
         for each in case.history.decided:
-            for place in places_known(each.decision):
+            for place in each.decision.known_rows:
                 self._add(case, each.sequence, place)
 
     def _add(self, case: Case, sequence: int, place: Place) -> None:

@@ -29,6 +29,8 @@ MUTANTS: list[Mutant] = [
         Break("a first decision says that nothing was before", "PastBatches._is_others", "ProducerIdentity(first.producer_id, first.producer_epoch) not in writers", "False"),
         Break("a partition's first rows are forgotten", "PastBatches._writers_after", "stored[at + 1:]", "stored[at:]"),
         Break("a partition that the next batch has begun is unknown", "PastBatches._is_others", "ProducerIdentity(first.producer_id, first.producer_epoch) not in writers", "True"),
+        Break("a write of foreachBatch forgets where its rows are", "Namer.copy", "(*last.older_of_write(decision.places, decision.written), *decision.places)", "()"),
+        Break("rows that were not told are behind no place", "_named_since", "found.difference_update(set(one.written) - told)", "pass"),
         Break("places from before another name are the last ones", "_named_since", "_came_back(before, one)", "False"),
         Break("what a decision says of earlier ones is of this name", "PastBatches._placed", "placed.keys() & _named_since(made)", "placed.keys() if len(made) == 1 else placed.keys() & _named_since(made)"),
         Break("batches that another cluster has are none", "_came_back", "now.batch.batch_id - then.batch.batch_id > max(1, one.sequence - before.sequence)", "False"),

@@ -296,6 +296,21 @@ def test_the_last_place_of_earlier_batches_in_each_partition_stays() -> None:
     assert decode(SINK, encode(made, SINK, anchors=8)) == made and made.unsealed.older == ()
 
 
+def test_a_place_is_the_last_one_or_is_not_known() -> None:
+    """What a batch write has written behind the rows of the query, and where brokers did not say it."""
+    made = decision(1)._replace(
+        start=Start("w", "/c", 1), written=(), places=(row(10), row(11, 1), row(12, 2))
+    )
+    write = decision(1)._replace(behind=made.kept_of_query(4), write_of="", places=(row(20),))
+    write = write._replace(written=(("out", 0), ("out", 1)))
+    assert write.known_rows == write.older_after(()) == (row(12, 2), row(20))
+    assert write.older_after((), [("out", 2)]) == (row(20),)
+    assert write.older_of_write((), [("out", 2)]) == (row(20),), "the query's are behind it"
+    assert made.older_of_write((), []) == ()
+    last = decision(1)._replace(behind=write.kept_of_query(5), write_of="", written=())
+    assert last.known_rows == (row(12, 2),)
+
+
 def test_places_of_earlier_batches_go_first_where_there_is_no_room() -> None:
     older = tuple(row(10**18 + n, n) for n in range(KEPT_PLACES))
     made = decision(2)._replace(older=older, ends="plan", places=(row(10),))

@@ -185,6 +185,45 @@ def test_a_query_that_has_changed_its_name(writer: Writer) -> None:
     assert read(writer, as__of__batch="1") == [0] * 4 + [1] * 4
 
 
+@pytest.mark.parametrize("places", [True, False], ids=["with places", "without places"])
+@pytest.mark.parametrize("within", [True, False], ids=["foreachBatch", "job"])
+def test_writes_under_the_name_of_a_stream_stay(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, within: bool, places: bool
+) -> None:
+    """They are there at all later times, whoever writes next, and whatever else is compacted; or the read is
+    refused, where the brokers did not say where they are."""
+    writer, times = Writer(kafka.bootstrap, [kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)]), list[int]()
+    writer.query = writer.topics[0]
+    made = ((0, [0, 1]), (1, [0, 1]), (2, [0]), (3, [0]), (4, [0, 1]))
+    with writer.cluster:
+        for number, tasks in made:
+            writer.places = places or number not in (1, 2)
+            if number in (1, 2):
+                writer.write(number, tasks, within)
+            else:
+                writer.batch(number, tasks)
+            time.sleep(0.005)
+            times.append(int(time.time() * 1000))
+            time.sleep(0.005)
+        real = past_batches.decisions_in_log
+        alone: Any = lambda *of: (one for one in real(*of) if one.sequence > 3)  # noqa: E731
+        all_of_it = [n for n, tasks in made for _ in (*tasks, *tasks)]
+        for number, at in enumerate(times):
+            right = [n for n in all_of_it if n <= number]
+            if places or number in (0, 4):
+                assert read(writer, as__of__time=str(at)) == right
+            else:
+                with pytest.raises(OptionError, match=r"sink's rows ended in \S+-[01], .* is not known"):
+                    read(writer, as__of__time=str(at))
+        assert read(writer, as__of__batch="4") == all_of_it
+        monkeypatch.setattr(past_batches, "decisions_in_log", alone)
+        if places:
+            assert read(writer, as__of__batch="3") == [n for n in all_of_it if n <= 3]
+        else:
+            with pytest.raises(OptionError, match=r"-1, \S+-1 is not known"):
+                read(writer, as__of__batch="3")
+
+
 def leave_for(writer: Writer, name: str, number: int) -> None:
     """The query goes on under another name from this batch on."""
     rules = leave(
@@ -221,8 +260,12 @@ def test_a_query_that_was_on_another_cluster_for_a_while() -> None:
     assert past_batches._named_since([first, bare]) == set()
     assert past_batches._named_since([first._replace(sequence=3), bare._replace(batch=first.batch)]) == set()
     assert past_batches._named_since([first, last]) == where
+    untold = decision(2, 4)._replace(write_of="q", places=(), behind=first)
+    assert past_batches._named_since([first, untold]) == set(), (
+        "a write of foreachBatch by an earlier version"
+    )
     for compacted in (decision(5, 8), decision(2, 5), decision(2, 4), decision(2, 1)):
-        assert past_batches._named_since([first, compacted._replace(places=())]) == where
+        assert past_batches._named_since([first, compacted._replace(places=(), written=())]) == where
 
 
 def decision(sequence: int, number: int) -> Decision:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +19,14 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import End, Refused
-from eoslog.connector.commit.decide import commit
+from eoslog.connector.commit.decide import Terms, commit
 from eoslog.connector.commit.decision import KEPT_TOPICS, Decision
 from eoslog.connector.commit.leave_sink import leave
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.commit.task_reports import Batch, Begun, Decided, Left, Prepared, Report
+from eoslog.connector.commit.token_write import begin_within, commit_within
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.rights import DESCRIBE, GROUP, needed
@@ -88,10 +91,38 @@ class Writer:
         after(None)
         does.run(commit(self.sink, reports, number))
 
+    def write(
+        self,
+        number: int,
+        tasks: Sequence[int],
+        within: bool = False,
+        after: Callable[[Any], None] = lambda _: None,
+    ) -> None:
+        """A df.write under the sink's name, whose rows are counted as this batch. `within`: the query's
+        foreachBatch makes it, in the micro-batch of this number. `after`: as in batch(), of its decision."""
+        does, decides = Runner(self.cluster, 60_000), Runner(self.cluster, 60_000, after=after)
+        batch = Batch(f"write {number} {time.monotonic_ns()}", 0)
+        begun, _ = does.run(begin(self.sink, batch))
+        self._rows[number] = []
+        reports = [self._write(begun, batch, number, partition) for partition in tasks]
+        if not within:
+            decides.run(commit(self.sink, reports, 0, terms=Terms(write_of="")))
+            return
+        of_query = does.run(begin_within(self.query, TwoPhase.AUTO))
+        told = [
+            replace(one, stamp=replace(one.stamp, within=Batch(self.query, number)), checksum=number)
+            for one in reports
+        ]
+        decides.run(commit_within(of_query, told, self.topics[0], TwoPhase.AUTO))
+
     def _task(self, begun: Begun, number: int, partition: int) -> Report:
         task, stamp = judge(begun, self.query, number, partition)
         if task is not Task.WRITE:
             return Decided(stamp, partition)
+        return self._write(begun, stamp.batch, number, partition)
+
+    def _write(self, begun: Begun, batch: Batch, number: int, partition: int) -> Prepared:
+        _, stamp = judge(begun, *batch[:2], partition)
         name = participant_name(stamp, f"w{partition}", 0)
         identity = transactions.init_producer_id(self.cluster, name, 60_000)
         now_ms = int(time.time() * 1000)
@@ -179,6 +210,39 @@ def test_a_writer_that_died_in_its_commit_is_started_again(kafka: Kafka) -> None
         writer.batch(1, [0, 1, 2])
         after = reader.await_ends()
         assert [writer.parts(ends) for ends in (before, after)] == [[], []]
+        assert all(row.offset < after[row.where] for row in writer.rows)
+
+
+@pytest.mark.parametrize("writes_after", [0, 1], ids=["first write", "second write"])
+@pytest.mark.parametrize("places", [True, False], ids=["with places", "without places"])
+@pytest.mark.parametrize("within", [True, False], ids=["foreachBatch", "job"])
+def test_a_write_under_the_name_of_a_stream_is_met_whole(
+    kafka: Kafka, within: bool, places: bool, writes_after: int
+) -> None:
+    """What the stream's decision knows of a partition says nothing of a later write there: its driver dies
+    between two of its transactions."""
+    topics = [kafka.topic(PARTITIONS), kafka.topic(PARTITIONS)]
+    writer, ended = Writer(kafka.bootstrap, topics, places=places), list[End]()
+    writer.query = topics[0]
+
+    def dies(command: Any) -> None:
+        ended.extend([command] if isinstance(command, End) and command.commit else [])
+        if len(ended) == 2:  # the decision, and the first task's transaction
+            raise KeyboardInterrupt
+
+    with writer.cluster:
+        writer.batch(0, [0, 1, 2])
+        for number in range(1, 1 + writes_after):
+            writer.write(number, [0, 1], within)
+        reader = WholeBatches(SourceTopics(writer.options()))
+        reader.await_ends()
+        with pytest.raises(KeyboardInterrupt):
+            writer.write(5, [0, 1, 2], within, dies)
+        until(lambda: writer.parts(writer.stable()) == [5], "the first task's marker, after EndTxn's answer")
+        assert reader.ends() is None
+        writer.batch(6, [1])
+        after = reader.await_ends()
+        assert writer.parts(after) == []
         assert all(row.offset < after[row.where] for row in writer.rows)
 
 
