@@ -4,8 +4,9 @@ query's place, and tells where it stands beside that query's decisions. Pure."""
 from collections.abc import Sequence
 
 from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
-from eoslog.errors import OptionError
+from eoslog.errors import OptionError, ShadowLost
 
 
 def ends_at(cut: ShadowCut, ends: Offsets, decision: Decision, committed: Offsets) -> bool:
@@ -45,12 +46,25 @@ def forgotten(sink: str, decision: Decision) -> str:
     )
 
 
-def of_before(sink: str, topic: str, decision: Decision) -> str:
+def check_not_its_own(cuts: Sequence[ShadowCut], query: str, noted: str | None) -> None:
+    """Raise ShadowLost if a batch of this query, as a shadow, ends where the query itself has decided: it has
+    taken over and gone on in the other one's names, and its checkpoint is older. `noted`: the sink that the
+    checkpoint was given to."""
+    for cut in cuts:
+        if cut.decided is not None and cut.decided[0] == query and noted != cut.sink and not cut.over:
+            topics = ", ".join(sorted({topic for topic, _ in cut.written}))
+            raise ShadowLost(
+                "shadow.of: bring the query's newest checkpoint back: "
+                f"{of_before(cut.sink, topics, Batch(*cut.decided))}"
+            )
+
+
+def of_before(sink: str, topic: str, decided: Batch) -> str:
     """What to say of a shadow's checkpoint that is older than what the shadow has decided in the place of the
     other query, which writes to `topic`."""
     return (
         f"this shadow has taken the place of the query with transactional.id={sink}, and has decided "
-        f"{decision.batch} there: this checkpoint is a copy of before. Nothing was written. If its newest "
+        f"{decided} there: this checkpoint is a copy of before. Nothing was written. If its newest "
         f"checkpoint is lost, start the query as transactional.id={sink}, without shadow.of, "
         "with one that is written anew in an empty folder: without state by eoslog checkpoint rebuild FOLDER "
         f"--transactional-id {sink} --topic {topic}, with state.topic by eoslog checkpoint restore"

@@ -12,7 +12,12 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
-from eoslog.connector.checkpoint.shadow_check import check_apart, check_taken, place_of
+from eoslog.connector.checkpoint.shadow_check import (
+    check_apart,
+    check_not_its_own,
+    check_taken,
+    place_of,
+)
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.checkpoint.standstill import TAKE_OVER, TakeOverWish, stand_still
 from eoslog.connector.commit.decision import Decision
@@ -29,7 +34,8 @@ Runners = Callable[[SinkOptions], Runner]
 
 def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -> SinkOptions:
     """The options with which the planned batch is written: those of the query whose place this one has, if it
-    was a shadow. Raises OptionError if a shadow would write what is that query's, CheckpointUnreadable."""
+    was a shadow. Raises OptionError if a shadow would write what is that query's, ShadowLost if its
+    checkpoint is a copy of before it took over, CheckpointUnreadable."""
     number, checkpoint = view.batch.batch_id, view.checkpoint
     cuts = view.planned.shadows()
     before = None if cuts or not number else checkpoint.planned_if_kept(number - 1)
@@ -41,6 +47,7 @@ def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -
         note_if_taken(options, view, runners)
         noted = _noted_place(options, view, runners)
     sink = None if noted is None else noted.sink
+    check_not_its_own(cuts, view.batch.query_id, sink)
     place = None if noted is None else place_of(cuts, number, sink, noted.since)
     if noted is not None and place is not None and options.transactional_id != place.sink:
         options = _named(options, checkpoint, view.planned, place.sink)

@@ -102,13 +102,14 @@ class Shadowed:
 
     def _has_taken(self, before: ShadowCut) -> bool:
         """Whether the last decision is the one with which this shadow, whose last batch ends at `before`, has
-        taken over. Raises ShadowLost if it has taken over and its checkpoint is older."""
+        taken over. Raises ShadowLost if it has taken over and its checkpoint is older, as far as its plans
+        tell; of batches in the other query's names they do not, and the sink asks (check_not_its_own)."""
         made = None if self._decision is None else self._decision.of_query
         taken = [] if made is None else _cuts_of(made)
         if made is not None and before not in taken and any(is_before(before, one) for one in taken):
             raise ShadowLost(
                 "shadow.of: bring the query's newest checkpoint back: "
-                f"{of_before(before.sink, self._shadow.topic, made)}"
+                f"{of_before(before.sink, self._shadow.topic, made.batch)}"
             )
         return before in taken
 

@@ -156,7 +156,9 @@ def taken_place(cluster: Cluster, shadow: Standing, decisions: str) -> TakeOverP
         raise NoTakeOver(no_decision(cut.sink, decisions))
     if made is not None and made.batch.query_id == shadow.query_id:
         topics = ", ".join(sorted({topic for topic, _ in cut.written}))
-        raise NoTakeOver(f"bring the query's newest checkpoint back: {of_before(cut.sink, topics, made)}")
+        raise NoTakeOver(
+            f"bring the query's newest checkpoint back: {of_before(cut.sink, topics, made.batch)}"
+        )
     return None
 
 

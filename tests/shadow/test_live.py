@@ -158,13 +158,14 @@ class Living(Both):
         thread.join(60)
         assert done
 
-    def plan(self) -> dict[str, Any]:
-        """Plan the next batch as the source does that has the shadow's options."""
+    def plan(self, *, live: bool = False) -> dict[str, Any]:
+        """Plan the next batch as the source does that has the shadow's options. `live`: has not."""
         given = {
             "kafka.bootstrap.servers": self.kafka.bootstrap, "subscribe": self.source,
-            "startingOffsets": "earliest", "kafka.group.id": self.group, "shadow.of": self.old.id,
-            "shadow.topic": self.topic, "shadow.into": self.into,
+            "startingOffsets": "earliest", "kafka.group.id": self.group,
         }  # fmt: skip
+        if not live:
+            given |= {"shadow.of": self.old.id, "shadow.topic": self.topic, "shadow.into": self.into}
         last = (self.place / "offsets" / str(self.number - 1)).read_text().splitlines()[-1]
         reader = StreamReader(source_options(given, stream=True))
         end: dict[str, Any] = dict(reader.latestOffset(json.loads(last), ReadAllAvailable()))
@@ -176,11 +177,11 @@ class Living(Both):
         assert begun is not None
         return begun
 
-    def goes_on(self, options: SinkOptions) -> None:
-        """The query's next batch, in the running query's place."""
+    def goes_on(self, options: SinkOptions, *, live: bool = False) -> None:
+        """The query's next batch, in the running query's place. `live`: as in plan."""
         rows = [b"row"] * 3
         self.kafka.put(self.source, rows)
-        end = self.plan()
+        end = self.plan(live=live)
         self.read = end[self.source]["0"]
         begun = self.begun(options)
         assert begun.sink_id == self.old.id and not begun.is_decided
@@ -721,12 +722,13 @@ def test_a_note_that_cannot_be_made_up_for_by_the_start(
     living.goes_on(living.options)
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["shadow", "live"])
 @pytest.mark.parametrize("older", [0, 1])
 def test_a_copy_of_before_that_comes_back(
-    living: Living, monkeypatch: pytest.MonkeyPatch, older: int
+    living: Living, monkeypatch: pytest.MonkeyPatch, older: int, live: bool
 ) -> None:
     """The shadow has gone on in the other query's place: the copy would be a shadow of its own, and rows
-    would be missing. It stops, and the way out ends."""
+    would be missing. It stops, and the way out ends. `live`: how it has gone on."""
     monkeypatch.setattr("eoslog.checkpoint.standing.drivers_of", lambda query: [])
     copy = living.place.with_name("copy")
     shutil.copytree(living.place, copy)
@@ -734,7 +736,7 @@ def test_a_copy_of_before_that_comes_back(
         living.step()
     assert Both.take_over(living).exit_code == 0
     for _ in range(2 - older):
-        living.goes_on(living.options)
+        living.goes_on(living.as_live if live else living.options, live=live)
     last, rows = living.number - 1, living.standing()[0]
     shutil.rmtree(living.place)
     shutil.copytree(copy, living.place)
@@ -742,6 +744,7 @@ def test_a_copy_of_before_that_comes_back(
     living.kafka.put(living.source, [b"row"])
     with pytest.raises(ShadowLost, match=f"has decided batch {last} of query {living.new} there") as lost:
         living.plan()
+        living.begun(living.options)
     for more in ((), ("--live",)):
         done = living.take_over() if more else Both.take_over(living)
         assert done.exit_code == 1 and "this checkpoint is a copy of before" in done.output, done.output
@@ -756,4 +759,4 @@ def test_a_copy_of_before_that_comes_back(
     begun = living.begun(living.as_live)
     assert begun.sink_id == living.old.id and begun.is_decided
     living.complete()
-    living.goes_on(living.as_live)
+    living.goes_on(living.as_live, live=live)
