@@ -24,8 +24,6 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _VERSION = 1
-_OWN_DECISIONS = 2
-"""An edit makes one decision, and taking it back another one."""
 
 
 class EditState(StrEnum):
@@ -91,6 +89,12 @@ class Backup:
         """The cluster that it has moved the query away from. None: none, or it is not known."""
         found = None if self.cluster is None or self.note is None else json.loads(self.note)["cluster"]
         return None if found is None else str(found)
+
+    @property
+    def way_back(self) -> str:
+        """The command that takes it back."""
+        there = "" if self.cluster is None else f", with --bootstrap-server of the cluster {self.cluster}"
+        return f"eoslog checkpoint undo{there}"
 
     def put(self, checkpoint: Checkpoint, state: EditState) -> Backup:
         """Write it with another state. Raises CheckpointUnreadable."""
@@ -213,17 +217,50 @@ def moving_to(checkpoint: Checkpoint) -> str | None:
 
 
 def has_gone_on(standing: Standing, backup: Backup) -> bool:
-    """Whether the query has written a batch since the edit began, under whatever name.
+    """Whether the query has written a batch since the edit began, under whatever name, or another one has
+    taken its place.
 
-    Numbers of decisions tell it of one sink alone, and only until the cluster forgets them."""
+    Decisions tell it of one sink alone, and only until the cluster forgets them."""
     if _is_done_since(standing, backup):
         return True
-    if standing.sink is None or backup.cluster is not None:  # it may have gone on where it was
-        return _has_other_files(standing, backup)
-    since = (standing.decision.sequence if standing.decision else 0) - backup.sequence
-    if standing.decided is None:
-        return since != 0
-    return since > _OWN_DECISIONS or not _is_one_of(standing.decided, backup)
+    without = standing.sink is None or backup.cluster is not None  # it may have gone on where it was
+    if without and _has_other_files(standing, backup):
+        return True
+    if standing.sink is None or backup.cluster not in (None, standing.cluster_id):
+        return False
+    return _is_decided_since(standing, backup)
+
+
+def _is_decided_since(standing: Standing, backup: Backup) -> bool:
+    """Whether neither the edit nor who took it back has made the sink's last decision of a query. What
+    another query has decided is not undone: the query would write its rows again."""
+    last = standing.decision
+    if last is None:  # on a cluster that has forgotten it nothing is to be taken back
+        return backup.cluster is None and backup.sequence != 0
+    if backup.cluster is None and _left_by(standing) is not None:
+        return True
+    made = last.of_query
+    is_own = made is not None and made.batch.query_id == standing.query_id
+    if made is not None and is_own and _is_one_of(made.batch, backup):
+        return False
+    is_as_before = backup.is_open and last.sequence == backup.sequence
+    return not is_as_before or (is_own and backup.cluster is None)
+
+
+def _left_by(standing: Standing) -> str | None:
+    """The query that has left the sink for another one, if this checkpoint does not know of that."""
+    left = None if standing.decision is None else standing.decision.left
+    return None if left is None or left.word in standing.starts.words else left.query_id
+
+
+def taken_by(standing: Standing, backup: Backup) -> str | None:
+    """The query that has taken the place of this one since the edit began. None: none is known."""
+    if not _is_decided_since(standing, backup):
+        return None
+    made = None if standing.decision is None else standing.decision.of_query
+    if made is not None and made.batch.query_id != standing.query_id:
+        return made.batch.query_id
+    return _left_by(standing)
 
 
 def _is_done_since(standing: Standing, backup: Backup) -> bool:
@@ -239,9 +276,9 @@ def _is_done_since(standing: Standing, backup: Backup) -> bool:
     return False
 
 
-def _is_one_of(decided: Batch | None, backup: Backup) -> bool:
+def _is_one_of(decided: Batch, backup: Backup) -> bool:
     """Whether the sink has decided what the edit found, or what it was to leave."""
-    return decided is not None and any(decided.repeats(one) for one in (backup.was, backup.becomes))
+    return any(decided.repeats(one) for one in (backup.was, backup.becomes))
 
 
 def _has_other_files(standing: Standing, backup: Backup) -> bool:

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eoslog.checkpoint.backups import Backup, EditState, backup_of, batch_of, has_gone_on, newest_backup
+from eoslog.checkpoint.backups import (
+    Backup,
+    EditState,
+    backup_of,
+    batch_of,
+    has_gone_on,
+    newest_backup,
+    taken_by,
+)
 from eoslog.checkpoint.edit_numbers import LastEdit, NotEditable, check_alone, claimed
 from eoslog.checkpoint.edits import Edit, Texts, order, order_back
 from eoslog.checkpoint.standing import Standing
@@ -32,9 +40,12 @@ from eoslog.connector.sink.noted_rows import note_moved
 from eoslog.connector.sink.start_of_run import of_group
 from eoslog.connector.sink.start_of_run import source_offsets as committed_with
 from eoslog.errors import UnknownTopic
+from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _MAX_BATCH_BYTES = 900_000
 """Topics take a little more than a megabyte by default (max.message.bytes)."""
+
+_GONE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def carry_out(
@@ -77,12 +88,9 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     if backup is None or backup.state is EditState.UNDONE:
         raise NotEditable("there is no edit to take back")
     if has_gone_on(standing, backup):
-        raise NotEditable(
-            f"the query has gone on since the edit {backup.name} ({backup.kind}): what it has written since "
-            "cannot be taken back. Edit the checkpoint as it is now"
-        )
+        raise NotEditable(_why_not(standing, backup))
     _begin_undo(standing, backup, has_ended)
-    if standing.sink is None or standing.decided == backup.becomes:
+    if standing.sink is None or _is_last(standing, backup.becomes):
         _move_back(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
     _unnumber(standing)
@@ -95,6 +103,27 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     if backup.places is not None:  # the batches' numbers are those of before
         standing.checkpoint.note(NOTED_PLACES, backup.places)
     return backup.put(standing.checkpoint, EditState.UNDONE)
+
+
+def _why_not(standing: Standing, backup: Backup) -> str:
+    """Why an edit cannot be taken back, and what to do."""
+    edit, by = f"the edit {backup.name} ({backup.kind})", taken_by(standing, backup)
+    if by is None:
+        return (
+            f"the query has gone on since {edit}: what it has written since cannot be taken back. Edit the "
+            "checkpoint as it is now"
+        )
+    return (
+        f"query {by} has taken the place of this one since {edit}: this one would write its rows again. "
+        "Nothing was changed. Stop this query for good. To go back to it, start it with a new checkpoint "
+        "and startingOffsets=committed, with its group and transactional.id in source and sink"
+    )
+
+
+def _is_last(standing: Standing, batch: Batch) -> bool:
+    """Whether this batch is the sink's last one of a query."""
+    made = None if standing.decision is None else standing.decision.of_query
+    return made is not None and made.batch == batch
 
 
 def _unnumber(standing: Standing) -> None:
@@ -274,13 +303,18 @@ def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
 
 
 def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:
-    """Delete the group's offsets of partitions that had none before the edit."""
+    """Delete the group's offsets of partitions that had none before the edit. Of a group or a topic that is
+    gone there are none."""
     new = [tp for tp, offset in backup.group.items() if offset is None]
     if standing.note is None or standing.note.group is None or not new:
         return
-    for error in delete_offsets(cluster, standing.note.group, new).values():
-        if error is not None:
-            raise error
+    try:
+        refused = [*delete_offsets(cluster, standing.note.group, new).values()]
+    except KafkaError as error:
+        refused = [error]
+    for said in refused:
+        if said is not None and said.code not in _GONE:
+            raise said
 
 
 def _check_files(standing: Standing, before: Mapping[tuple[str, int], str | None]) -> None:

@@ -77,7 +77,7 @@ def _unfinished(standing: Standing) -> Iterator[str]:
     if backup is not None:
         yield (
             f"the edit {backup.name} ({backup.kind}) was interrupted: no start accepts the checkpoint as it "
-            "is. Take it back: eoslog checkpoint undo"
+            f"is. Take it back: {backup.way_back}"
         )
 
 

@@ -333,7 +333,8 @@ def _marked(found: Standing, fanout: str, table: str) -> Planned:
 )  # fmt: skip
 @cluster_command
 def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_ended: bool) -> None:
-    """Take the last edit back, also one that was interrupted. Not possible once the query has gone on."""
+    """Take the last edit back, also one that was interrupted. Not possible once the query has gone on, or
+    another one has taken its place."""
     at = Checkpoint.at(checkpoint)
     found = standing(session.cluster, at, moving_to(at))
     if not fence:

@@ -201,7 +201,7 @@ def uninterrupted(session: CommandSession, checkpoint: str | Checkpoint) -> Stan
     last = interrupted(found)
     if last is not None:
         raise NotEditable(
-            f"the edit {last.name} ({last.kind}) was interrupted. Take it back first: eoslog checkpoint undo"
+            f"the edit {last.name} ({last.kind}) was interrupted. Take it back first: {last.way_back}"
         )
     return found
 

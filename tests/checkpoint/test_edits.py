@@ -29,6 +29,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
+from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.task_reports import Batch, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import epochs_from_json, to_json
@@ -39,6 +40,8 @@ from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.topic_partitions import TopicPartition
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import decide, group_of, last, lines, plan, run, sink_of
+from tests.checkpoint.copy_query import EXACT, CopyQuery
+from tests.connector.brokers import Kafka
 
 
 class Died(Exception):
@@ -232,6 +235,43 @@ def test_nor_what_it_has_written_under_another_name_or_after_a_long_rest(
         assert rewound(broker, decided).exit_code == 0, "as the message says"
 
 
+def test_nor_after_an_edit_that_was_interrupted(
+    broker: EmbeddedBroker, decided: Path, cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its decision. The driver has died before the batch was noted as done."""
+
+    def dies(*_given: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_out, "_move", dies)
+        assert isinstance(rewound(broker, decided).exception, Died)
+    plan(decided, 2, lines({topic: {"0": 25}}))
+    decide(cluster, decided, topic, 2, named=f"{sink_of(topic)}-2")
+    (decided / "commits" / "2").unlink()
+    said = run(broker, "undo", decided)
+    assert said.exit_code == 1 and (decided / "offsets" / "2").exists(), said.output
+
+
+def test_nor_what_another_query_has_written_after_a_long_rest(
+    broker: EmbeddedBroker, query: CopyQuery
+) -> None:
+    """Its decisions count from 1 again."""
+    said = run(broker, "rewind", query.place, "--by", "5", "--accept-duplicates", "5", "--fence")
+    assert said.exit_code == 0, said.output
+    for group in (query.sink["transactional.id"], query.sink["kafka.group.id"]):
+        query.kafka.admin.delete_consumer_groups([group])[group].result(30)
+    ends = {query.source: {"0": 20}}
+    reads = {"startingOffsets": json.dumps(ends)}
+    place = query.place.with_name("successor")
+    successor = replace(query.on(query.kafka, place, start_accepted="new-checkpoint:0"), reads=reads)
+    for first in (20, 30):  # as many as before the edit
+        query.puts(first)
+        assert successor.start()
+    said = run(broker, "undo", query.place)
+    assert said.exit_code == 1 and "has taken the place of this one" in said.output, said.output
+
+
 def test_nor_what_a_batch_has_whose_plan_was_written_again(
     broker: EmbeddedBroker, decided: Path, topic: str
 ) -> None:
@@ -289,6 +329,91 @@ def test_what_the_log_has_lost_is_found(broker: EmbeddedBroker, plain: Path, top
     plan(plain, 2, lines({topic: {"0": 31}}))
     said = run(broker, "check", plain, "--json")
     assert said.exit_code == 1 and "DataLoss" in json.loads(said.stdout)["problems"][0]
+
+
+@pytest.fixture
+def query(broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CopyQuery:
+    """A query that has run two batches of ten rows."""
+    kafka = Kafka(broker.bootstrap)
+    source, target = kafka.topic(), kafka.topic()
+    names = {"transactional.id": f"s-{source}", "kafka.group.id": f"g-{source}"}
+    query = CopyQuery(tmp_path / "checkpoint", kafka, source, target, names, monkeypatch)
+    for first in (0, 10):
+        query.puts(first)
+        assert query.start()
+    return query
+
+
+def in_place_of(query: CopyQuery, name: str) -> CopyQuery:
+    """A query with a new checkpoint that goes on where the sink's last one has ended."""
+    reads = {"startingOffsets": "committed", **query.sink}
+    return replace(query, place=query.place.with_name(name), reads=reads)
+
+
+EDITS = {
+    "rewind": ("--by", "5", "--accept-duplicates", "5"),
+    "skip-to": ("--by", "5", "--accept-loss", "5"),
+    "add-topic": (),
+}
+
+
+@pytest.mark.parametrize("killed", ["", "_move", "_check_files"])
+@pytest.mark.parametrize("edit", EDITS)
+def test_nor_what_a_query_has_written_that_has_taken_its_place(
+    broker: EmbeddedBroker, query: CopyQuery, monkeypatch: pytest.MonkeyPatch, edit: str, killed: str
+) -> None:
+    """After the edit, or after one that was `killed` before or behind its decision. It wrote one batch."""
+
+    def dies(*_given: Any) -> None:
+        raise Died
+
+    query.puts(20)
+    topics = [query.kafka.topic()] if edit == "add-topic" else []
+    with monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(carry_out, killed, dies)
+        said = run(broker, edit, query.place, *topics, *EDITS[edit], "--fence")
+    assert isinstance(said.exception, Died) if killed else said.exit_code == 0, said.output
+    successor = in_place_of(query, "successor")
+    assert successor.start()
+    before = query.astray
+    said = run(broker, "undo", query.place)
+    assert said.exit_code == 1, (said.output, query.start(), query.astray, before)
+    assert "has taken the place of this one since the edit" in said.output
+    again = run(broker, "rewind", query.place, "--by", "1", "--fence").output
+    assert "the next start would stop, so no edit is safe" in again
+    query.puts(30)
+    with pytest.raises(CommitFault):
+        replace(query, reads={"subscribe": ",".join([query.source, *topics])}).start()
+    assert successor.start() and query.astray == before
+    query.puts(40)
+    back = in_place_of(query, "back")  # as the message says
+    assert back.start() and query.astray == before
+
+
+@pytest.mark.parametrize("gone", ["the group", "the topic"])
+def test_offsets_that_are_gone_need_not_be_forgotten(
+    broker: EmbeddedBroker, query: CopyQuery, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """The edit has ended before its decision, and names a partition that the group does not have."""
+
+    def dies(*_given: Any) -> None:
+        raise Died
+
+    kafka, added = query.kafka, query.kafka.topic()
+    with monkeypatch.context() as patch:
+        patch.setattr(carry_out, "_move", dies)
+        assert isinstance(run(broker, "add-topic", query.place, added, "--fence").exception, Died)
+    if gone == "the group":
+        group = query.sink["kafka.group.id"]
+        kafka.admin.delete_consumer_groups([group])[group].result(30)
+    else:
+        kafka.admin.delete_topics([added])[added].result(30)
+    assert "eoslog checkpoint undo" in run(broker, "rewind", query.place, "--by", "1", "--fence").output
+    said = run(broker, "undo", query.place)
+    assert said.exit_code == 0, said.output
+    query.puts(20)
+    assert query.start() and query.astray == EXACT
 
 
 # -- two edits at once ---------------------------------------------------------------------------

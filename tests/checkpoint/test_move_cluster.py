@@ -766,6 +766,79 @@ def test_rows_of_a_partition_that_is_not_read_yet_are_lost_too(
     assert move(query, old, new, "--accept-loss", str(lost)).exit_code == 0
 
 
+def taken_back(query: CopyQuery, kafka: Kafka) -> Result:
+    """`undo` of the query's last edit."""
+    arguments = ["checkpoint", "undo", str(query.place), "--bootstrap-server", kafka.bootstrap, "--fence"]
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_move_is_not_taken_back_from_who_has_taken_the_querys_place_there(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """Its decision and the group's offsets would go. `killed`: the move has ended behind its decision."""
+    with monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(carry_out, "_check_files", dies)
+        said = move(query, old, new)
+    assert isinstance(said.exception, Died) if killed else said.exit_code == 0, said.output
+    committed = {"startingOffsets": "committed", **query.sink}
+    successor = replace(query.on(new, query.place.with_name("successor")), reads=committed)
+    ran(successor, 20)
+    said = taken_back(query, new)
+    assert said.exit_code == 1 and "has taken the place of this one since the edit" in said.output, (
+        said.output,
+        successor.start(),
+    )
+    successor.puts(30)
+    back = replace(successor, place=query.place.with_name("back"))  # as the message says
+    assert back.start() and back.astray == EXACT
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_move_is_taken_back_where_nothing_is_known_of_it(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """It has ended before its decision; or the new cluster has forgotten decision and group. Then again."""
+    with monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(carry_out, "_move", dies)
+        said = move(query, old, new)
+    assert isinstance(said.exception, Died) if killed else said.exit_code == 0, said.output
+    if killed:
+        again = move(query, old, new).output
+        assert f"undo, with --bootstrap-server of the cluster {cluster_of(new)}" in again
+    else:
+        forget(new, query)
+    said = taken_back(query, new)
+    assert said.exit_code == 0, said.output
+    ran(query, 20)
+    assert query.astray == EXACT
+    for topic in (query.source, query.target):
+        copied_behind(old, new, topic, 20)
+    other = query.sink["transactional.id"] + ("" if killed else "-2")  # that cluster has forgotten the name
+    query = query.on(old, transactional_id=other)
+    if not killed:
+        ran(query, 30)
+        for topic in (query.source, query.target):
+            copied_behind(old, new, topic, 30)
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+    there = query.on(new)
+    ran(there, 40)
+    assert there.astray == EXACT
+
+
+def dies(*_given: Any) -> None:
+    """The command ends here."""
+    raise Died
+
+
+def cluster_of(kafka: Kafka) -> str | None:
+    """The cluster's id."""
+    with Cluster(ClientConfig((("127.0.0.1", int(kafka.bootstrap.rpartition(":")[2])),))) as cluster:
+        return cluster_id(cluster)
+
+
 def test_a_time_that_is_none(query: CopyQuery, old: Kafka, new: Kafka) -> None:
     said = move(query, old, new, "--since", "yesterday")
     assert said.exit_code == 2 and "give a time as 2026-" in said.output
