@@ -157,8 +157,15 @@ def check_grown(
 
 def _refuse_grown(now: Planned, name: str, ended: Offsets, starts: Offsets, accept: str) -> NoReturn:
     batch, starting = now.batch_id, f"startingOffsets={json.dumps(to_json(starts))}"
+    topics = sorted({topic for topic, _ in ended})
+    given = [
+        f"eoslog checkpoint add-topic CHECKPOINT {one} --start '{json.dumps(to_json(_of_topic(ended, one)))}'"
+        for one in topics
+    ]
     said = ", ".join(f"{topic}-{number} up to {at}" for (topic, number), at in sorted(ended.items()) if at)
     way = f"Start with a new checkpoint, the same names and {starting}"
+    if len(now.by_name) == 1:
+        way = f"Give {', and '.join(given)}; then start it"
     if now.names:
         way = (
             f"Remove offsets/{batch} from the checkpoint (with offsets/.{batch}.crc, if it is there) and "
@@ -169,6 +176,11 @@ def _refuse_grown(now: Planned, name: str, ended: Offsets, starts: Offsets, acce
         f"Spark begins at its beginning. Rows would be written again. Nothing was written. {way}. If the "
         f"rows from the beginning on are to be written, set {accept}"
     )
+
+
+def _of_topic(ended: Offsets, topic: str) -> Offsets:
+    """The partitions of one topic; one that nobody has read begins at its beginning."""
+    return {place: at or EARLIEST for place, at in ended.items() if place[0] == topic}
 
 
 def _elsewhere(

@@ -65,15 +65,17 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
 def _read_before(
     options: SinkOptions, view: CheckpointView, sink: str, before: Planned
 ) -> Callable[[TopicPartition], int]:
-    """Up to where a partition was read by former sources, or before this checkpoint by who had the sink's
-    name and its group; 0: by nobody."""
+    """Up to where a partition was read by former sources, by this one before another connector's batch, which
+    names what it reads alone, or before this checkpoint by who had the sink's name and its group; 0: by
+    nobody."""
     now, group = view.planned, options.group_of(sink)
     wanted = {place: 0 for places in grown(before, now).values() for place in places}
     committed = committed_offsets(shared_cluster(options.client), group, wanted)
     former = _removed(view.checkpoint).after(before, now)
+    kept = view.checkpoint.stood(wanted, now.batch_id, now.topic_ids())
 
     def read(place: TopicPartition) -> int:
-        found, ends = committed.get(place), former.ends(place)
+        found, ends = committed.get(place), [*former.ends(place), kept.get(place, 0)]
         if found is not None and found.note is not None and found.note.sink == sink:
             by_this = found.note.query == view.batch.query_id and found.note.batch >= now.batch_id
             ends = ends if by_this else [*ends, found.offset]

@@ -244,9 +244,11 @@ def _stood(found: Standing, partitions: Collection[TopicPartition], ids: Mapping
         if tp in partitions and tp not in left.offsets and one.note is not None and one.note.sink == sink
     }
     offsets = {tp: back.offsets[tp] for tp in partitions if tp in back.offsets}
+    gone = {tp for tp in left.offsets if tp[0] in left.gone}
+    kept = found.checkpoint.stood({*partitions} - {*offsets} - gone, found.next_batch, ids)
     epochs = {tp: epoch for tp, epoch in back.epochs.items() if tp in offsets}
     return back._replace(
-        offsets=offsets | {tp: one.offset for tp, one in noted.items()},
+        offsets=offsets | kept | {tp: max(one.offset, kept.get(tp, 0)) for tp, one in noted.items()},
         epochs=epochs | {tp: one.epoch for tp, one in noted.items() if one.epoch >= 0},
     )
 

@@ -20,6 +20,7 @@ from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.checkpoint.source_changes import SourcesChanged
 from eoslog.connector.commit.faults import StartsElsewhere
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
@@ -588,3 +589,41 @@ def test_a_group_that_does_not_say_where_the_query_ended(
     for _ in range(2):
         with pytest.raises(StartsElsewhere, match="The cluster has forgotten which"):
             again.start()
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_topic_that_was_left_before_another_connectors_batch(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grouped: bool
+) -> None:
+    """That batch names what it reads alone: an older one, which Spark has kept, tells where the topic was
+    left. The way out ends."""
+    kafka = Kafka(broker.bootstrap)
+    one, two, target = kafka.topic(), kafka.topic(), kafka.topic()
+    names = {"transactional.id": f"s-{one}", "commit.source.offsets": str(grouped).lower()}
+    query = CopyQuery(tmp_path / "checkpoint", kafka, f"{one},{two}", target, names, monkeypatch)
+    alone = replace(query, source=one, reads={"failOnDataLoss": "false"})
+    alone.puts(0)
+    for begin, end in ((0, 2), (2, 5)):
+        kafka.put(two, [b"b%d" % number for number in range(begin, end)])
+        assert query.start()
+    alone.puts(10)
+    assert alone.start()
+    for log, text in (("offsets", f'v1\n{{}}\n{{"{one}": {{"0": 20}}}}'), ("commits", "v1\n{}")):
+        (query.place / log / "3").write_text(text)
+    alone.puts(20)
+    kafka.put(two, [b"b%d" % number for number in range(5, 8)])
+    assert alone.start()
+    alone.puts(30)
+    with pytest.raises(SourcesChanged, match=rf"what was read before \({two}-0 up to 5\)") as told:
+        query.start()
+    named = re.search(
+        r"Give eoslog (checkpoint add-topic) CHECKPOINT (\S+) --start '(.*?)'; then", str(told.value)
+    )
+    assert named is not None
+    typed = [*named[1].split(), str(query.place), named[2], "--start", named[3], "--watch", "0", "--fence"]
+    said = CliRunner().invoke(main, [*typed, "--bootstrap-server", broker.bootstrap])
+    assert said.exit_code == 0, said.output
+    while query.start():
+        pass
+    rows = sorted(row[3] for row in kafka.rows(target))
+    assert rows == sorted(row[3] for topic in (one, two) for row in kafka.rows(topic))

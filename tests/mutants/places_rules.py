@@ -48,6 +48,8 @@ MUTANTS: list[Mutant] = [
         Break("a first batch of long ago is fresh", "is_unseen", "time.time() - since > FRESH_SECONDS", "False", KEPT),
         Break("a checkpoint that was cut short is whole", "check_whole", "noted <= batch.batch_id or (word := f'decisions-gone:{noted}') in accepted", "True", KEPT),
         Break("a batch that is run again is a cut", "check_whole", "noted <= batch.batch_id", "noted < batch.batch_id", KEPT),
+        Break("what was left before another connector's batch is new", "_read_before", "[*former.ends(place), kept.get(place, 0)]", "[*former.ends(place)]", ("tests/checkpoint/test_rebuild.py",)),
+        Break("the oldest batch tells where a topic was left", "Checkpoint.stood", "reversed(self.batches('offsets'))", "self.batches('offsets')", ("tests/checkpoint/test_rebuild.py",)),
         Break("one partition's note says it of all", "StartOfRun._check_name", "wanted.keys() <= committed.keys()", "True", ("tests/checkpoint/test_rebuild.py",)),
         Break("notes of several batches say where one ended", "StartOfRun._check_name", "len(ended) == 1", "True", ("tests/checkpoint/test_rebuild.py",)),
         Break("the source wipes out that decisions are forgotten", "SourceTopics._committed", "runner.run(has_forgotten(sink))", "False", ("tests/checkpoint/test_rebuild.py",)),

@@ -88,8 +88,12 @@ def test_a_source_reads_for_the_first_time_what_nobody_has_read() -> None:
     assert 'under another name, with startingOffsets={"t": {"0": 7}, "u": {"0": 3}}.' in str(stopped.value)
     assert str(stopped.value).endswith("set start.accepted=new-source:a:4,new-source:a:5")
     check_grown(then, now, lambda _: 7, ("new-source:a:5",))
-    with pytest.raises(SourcesChanged, match="Start with a new checkpoint, the same names and"):
+    with pytest.raises(
+        SourcesChanged, match=r"Give eoslog checkpoint add-topic CHECKPOINT t --start '.*7}}'"
+    ):
         check_grown(Planned(4, (stood,)), Planned(5, (grows,)), lambda _: 7, ())
+    with pytest.raises(SourcesChanged, match="Start with a new checkpoint, the same names and"):
+        check_grown(Planned(4, (stood, "{}")), Planned(5, (grows, "{}")), lambda _: 7, ())
 
 
 def named(topic: str, number: str, *ends: int, cluster: str = "c") -> str:
