@@ -4,7 +4,7 @@ What was found is `wrong` if the logs contradict the decisions. It is `unknown` 
 would tell: decisions that compaction took, rows that retention took. What is unknown is never proven.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -14,6 +14,7 @@ from eoslog.connector.checkpoint.spark_logs import FormatError, Planned
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Place, by_partition, made_anew
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.source.past_batches import Stored
@@ -411,6 +412,7 @@ _Ends = Mapping[TopicPartition, Mapping[str, int]]
 def _sources(case: Case, lines: Mapping[int, Line]) -> None:
     """What each batch read. It begins where the batch before ends."""
     before: tuple[Decided, Planned, _Ends] | None = None
+    read = dict[TopicPartition, _Read]()
     for one in case.history.decided:
         if one.decision.is_write or one.sequence > case.last:
             continue
@@ -418,12 +420,18 @@ def _sources(case: Case, lines: Mapping[int, Line]) -> None:
         planned = _planned(one.decision, line)
         if planned is None:
             before = None
+            read.clear()
             continue
         if before is not None and case.missing.intersection(range(before[0].sequence, one.sequence)):
             before = None
+            read.clear()
         starts = _starts(one, planned, before, line)
+        if before is not None and before[0].query != one.query:
+            _check_follows(starts, planned, read, line)
         _say_source(line, planned, starts)
         before = (one, planned, starts)
+        ids = planned.topic_ids()
+        read |= {w: _Read(at, ids.get(w[0]), one.decision.batch) for w, at in planned.topic_offsets().items()}
 
 
 def _planned(decision: Decision, line: Line) -> Planned | None:
@@ -456,7 +464,6 @@ def _starts(
         if not one.decision.winners:  # a take-over ends where the query before has ended, and reads nothing
             stays = {w: each for w, each in planned.each_end().items() if each == ends.get(w, {})}
             began = {**stays, **began}
-        _check_follows(began, planned, then.topic_offsets(), last, {where[0] for where in ends}, line)
         return began
     number, known = one.decision.batch.batch_id, last.decision.batch.batch_id
     if number == known:
@@ -481,25 +488,28 @@ def _starts(
     return {where: {**began.get(where, {}), **each} for where, each in (began | ends).items()}
 
 
-def _check_follows(
-    began: _Ends,
-    planned: Planned,
-    ended: Mapping[TopicPartition, int],
-    last: Decided,
-    topics: Collection[str],
-    line: Line,
-) -> None:
-    """Another query begins: where the one before it has ended, in the partitions of these topics that both
-    read."""
-    both = [where for where in planned.each_end() if where in ended and where[0] in topics]
-    for where in sorted(both):
-        name = f"source {where[0]}-{where[1]}"
+class _Read(NamedTuple):
+    """How far a partition was read by the sink's batches, of a topic with this id, and which was the last."""
+
+    end: int
+    topic_id: str | None
+    batch: Batch
+
+
+def _check_follows(began: _Ends, planned: Planned, read: Mapping[TopicPartition, _Read], line: Line) -> None:
+    """Another query begins: in each partition where those before it have ended, whichever was the last to
+    read it, unless its topic was made anew since."""
+    ids = planned.topic_ids()
+    for where in sorted(planned.each_end().keys() & read.keys()):
+        ended, name = read[where], f"source {where[0]}-{where[1]}"
+        if made_anew(where[0], ended.topic_id, ids.get(where[0])):
+            continue
         if where not in began:
             line.unknown.append(f"{name}: where its query began is not told, and another one read it before")
         for start in began.get(where, {}).values():
-            if start != ended[where]:
-                how = "overlap" if start < ended[where] else "leave a gap"
-                then = f"{last.decision.batch} ended at {ended[where]}"
+            if start != ended.end:
+                how = "overlap" if start < ended.end else "leave a gap"
+                then = f"{ended.batch} ended at {ended.end}"
                 line.wrong.append(f"{name} begins at {start}, and {then}: ranges {how}")
 
 

@@ -340,8 +340,10 @@ def _check(session: CommandSession, file: Path, copies: Mapping[str, str], allow
     _list("wrong", wrong)
     if wrong:
         click.echo(f"WRONG: the copy differs in {several(len(wrong), 'place')}")
-    else:
+    elif verdict == "proven":
         click.echo(f"right: the copy has each of its batches, whole and once, {several(end['rows'], 'row')}")
+    else:
+        click.echo(f"the copy has what the document has, {several(end['rows'], 'row')}. {_SAID[verdict]}")
     click.echo(f"{file}: sha256 {last}")
     return verdict
 

@@ -491,11 +491,16 @@ def test_source_ranges(made: Stream, file: Path) -> None:
     assert status == 2 and "what was read cannot be told" in said["unknown"][0]
 
 
+@pytest.mark.parametrize("between", [False, True], ids=["at once", "a query of another topic between"])
 @pytest.mark.parametrize(("began", "how"), [(20, ""), (15, "overlap"), (25, "leave a gap")])
-def test_another_query_begins_where_the_one_before_has_ended(
-    made: Stream, file: Path, began: int, how: str
+def test_another_query_begins_where_those_before_have_ended(
+    made: Stream, file: Path, began: int, how: str, between: bool
 ) -> None:
     made.batches(2)
+    if between:
+        source, made.query, made.source = made.source, "other", made.kafka.topic(1)
+        made.batch(0)
+        made.source = source
     made.query, made.began = "q2", began
     made.batch(0)
     status, said = prove(made, file)
@@ -530,6 +535,18 @@ def test_a_batch_without_rows_and_tasks_without(made: Stream, file: Path) -> Non
     made.batch(2, tasks=[0, 2])
     status, said = prove(made, file)
     assert (status, said["rows"]) == (0, 12), said
+
+
+def test_a_copy_of_what_is_wrong_is_not_called_right(made: Stream, file: Path) -> None:
+    made.batch(0)
+    made.batch(1, ends=made.ends(1, end=READ - 3))
+    assert prove(made, file)[0] == 1
+    done = CliRunner().invoke(
+        main, ["prove", "--check", str(file), "--bootstrap-server", made.kafka.bootstrap]
+    )
+    assert done.exit_code == 1 and "right:" not in done.output, done.output
+    said = "the copy has what the document has, 24 rows. WRONG: the logs are not what the sink has decided"
+    assert done.output.splitlines()[1] == said
 
 
 def test_texts_for_people(made: Stream, file: Path) -> None:
