@@ -8,8 +8,9 @@ A finished write is noted beside the decision: brokers forget idle transactional
 transaction must not be taken for a lost one. So the note is written last, after every winner is committed.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -309,6 +310,7 @@ def commit_within(
         _check_newest(stamp.within, writes.newest, number)
         _check_elsewhere(stamp.within, _not_claimed(writes, now, claimed), now, accept)
         yield from check_renamed(stamp.within, (*others, *writes.kept), now, claimed, accept)
+        yield from _check_in_order(now, others, accept)
     own_last = decode(named_by, (yield from fetch_stored(named_by, stamp.identity)).chunks)
     _check_same_query(named_by, stamp.within, own_last, accept)
     decision = decision._replace(within=writes.after(now), places=ballot.places)
@@ -378,16 +380,35 @@ def _may_have_moved(
     if late or not (now.content.rows and one.content.rows):
         return bool(now.content.rows and one.content == now.content)
     if one.same_line(now):  # the token's number is another one, or written in another way
-        return one.content == now.content or not _has_looped(writes, now)
+        return one.content == now.content or not _is_of_loop(writes, one, now)
     before = {write.batch for write in writes if write.same_line(one)} - {now.batch}
     return not any(write.batch in before for write in writes if write.same_line(now))
 
 
-def _has_looped(writes: Iterable[BatchWrite], now: BatchWrite) -> bool:
-    """Whether a line of the function has written several tokens of one stem in another batch."""
-    there = [one for one in writes if (one.place, one.name) == (now.place, now.name) and one.token]
-    lines = Counter((one.batch, one.stem) for one in there if one.batch != now.batch)
-    return any(count > 1 for count in lines.values())
+def _is_of_loop(writes: Iterable[BatchWrite], one: BatchWrite, now: BatchWrite) -> bool:
+    """Whether a line of the function writes several tokens of one stem in a batch, and these two of a batch
+    have in common what those of each other batch had: all but the digits that count them. If they differ in
+    more, as by a date, the batch has got other tokens than it had. If the stem is the batch's own, none has
+    to be in common."""
+    lines = defaultdict[tuple[int, str], list[str]](list)
+    for other in writes:
+        if other.token and other.batch != now.batch and (other.place, other.name) == (now.place, now.name):
+            lines[other.batch, other.stem].append(Token.of(other.token).digits)
+    loops = [line for line in lines if len(lines[line]) > 1]
+    if now.stem not in {stem for _, stem in lines}:
+        return bool(loops)
+    common = [_common(lines[line]) for line in loops if line[1] == now.stem]
+    first, last = (min(sizes) for sizes in zip(*common, strict=True)) if common else (0, 0)
+    own_first, own_last = _common([Token.of(each.token).digits for each in (one, now)])
+    return bool(first or last) and own_first >= first and own_last >= last
+
+
+def _common(numbers: Sequence[str]) -> tuple[int, int]:
+    """How many first and last digits these numbers have in common."""
+    from_the_end = [each[::-1] for each in numbers]
+    columns = (zip(*each, strict=False) for each in (numbers, from_the_end))
+    first, last = (sum(1 for _ in takewhile(lambda column: len({*column}) == 1, each)) for each in columns)
+    return first, last
 
 
 def _share(one: BatchWrite, other: BatchWrite) -> bool:
@@ -533,15 +554,23 @@ def check_renamed(
 
 
 def check_remembered(
-    batch: Batch, writes: Iterable[BatchWrite], now: BatchWrite, accept: Accept
+    batch: Batch,
+    writes: Iterable[BatchWrite],
+    now: BatchWrite,
+    accept: Accept,
+    others: Iterable[BatchWrite] = (),
 ) -> Rules[None]:
     """Check a write whose token its sink does not remember: its query must not have noted it, or such a write
-    of a later batch, as batches come in order. `writes`: what the query has noted. Raises DecisionGone."""
+    of a later batch, as batches come in order. `writes`: what the query has noted. `others`: all that it has
+    written, if an earlier run may have done so since. Raises DecisionGone, CheckpointOlder."""
     same = [one for one in writes if _alike(one, now) and (one.place, one.name) == (now.place, now.name)]
     later = [one for one in same if one.batch > now.batch]
     again = [one for one in same if (one.batch, one.token) == (now.batch, now.token)]
     newest = max(later or again, key=lambda one: one.batch, default=None)
-    if newest is None or (yield from find_gone(newest.topics, accept)).again:
+    if newest is None:
+        yield from _check_in_order(now, others, accept)
+        return
+    if (yield from find_gone(newest.topics, accept)).again:
         return
     word = f"decisions-gone:{quote(now.token, safe='')}:{newest.batch}"
     if (accepting := accept(word)) is not None:
@@ -549,6 +578,23 @@ def check_remembered(
         if later:
             why += ". The checkpoint was set back: bring the right checkpoint back if you have it"
         raise DecisionGone(_unknown(str(batch), f"write.token={now.token}", why, accepting))
+
+
+def _check_in_order(now: BatchWrite, writes: Iterable[BatchWrite], accept: Accept) -> Rules[None]:
+    """Check that no line of the function has written a later batch: not each line writes in each batch, so
+    this one may write rows now that came since. Raises CheckpointOlder unless that is accepted."""
+    newest = max(writes, key=lambda one: one.batch, default=None)
+    if newest is None or newest.batch <= now.batch:
+        return
+    if (yield from find_gone(newest.topics, accept)).again:
+        return
+    if (accepting := accept(_word_elsewhere(newest))) is not None:
+        raise CheckpointOlder(
+            f"a df.write of foreachBatch {now.under} to {now.where} is of batch {now.batch}, and one "
+            f"{newest.under} to {newest.where} has written batch {newest.batch} of this query before. So the "
+            "checkpoint was set back, and rows would be written again. Nothing was written. Bring the right "
+            f"checkpoint back. Are these rows to be written? Set {accepting}"
+        )
 
 
 def _under_another_name(

@@ -500,7 +500,8 @@ def _noted(
             known = (*without, *(() if notes is None else notes.writes.kept))
             runner.run(check_renamed(within, known, write, claimed, accept, late=late))
             if notes is not None and not late:
-                runner.run(check_remembered(within, notes.writes.kept, write, accept))
+                since = known if first else ()
+                runner.run(check_remembered(within, notes.writes.kept, write, accept, since))
             stamp = next(report.stamp for report in reports if report is not None)
             if notes is None:
                 raise CommitFault(_MAY_NOT_NOTE.format(within, sink_of_query(within.query_id).writes_group))

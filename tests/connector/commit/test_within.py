@@ -60,7 +60,7 @@ class WithinBench(Bench):
         self.sink = sink_of_query("q")
         self.accepted = ""
         self.claimed: list[str] | None = None
-        self.newest = -1
+        self.newest = self.since = -1
         self.last_rows: tuple[tuple[int, int], ...] = ()
         self.begun: list[list[Report]] = []
 
@@ -102,7 +102,7 @@ class WithinBench(Bench):
 
     def run_again(self) -> None:
         """The query is started again: its run has written nothing yet."""
-        self.claimed, self.newest = [], -1
+        self.claimed, self.newest, self.since = [], -1, -1
 
     def write_token(
         self, token: str, rows: str = "row", batch: Batch = BATCH, *, name: str = "", place: str = "out"
@@ -125,7 +125,8 @@ class WithinBench(Bench):
                 late = batch.batch_id < self.newest  # a thread of this run has outlived its batch
                 check = token_write.check_renamed(batch, known, write, self.claimed, accept, late=late)
                 self.run(check)
-                self.run(token_write.check_remembered(batch, notes.writes.kept, write, accept))
+                since = known if self.since in (-1, batch.batch_id) and not late else ()
+                self.run(token_write.check_remembered(batch, notes.writes.kept, write, accept, since))
                 noting = notes.with_write(write, reports[0].stamp)
             terms = Terms(token, write_of=batch.query_id, noting=noting)
             self.run(commit(sink, reports, begun.batch.batch_id, two_phase=self.two_phase, terms=terms))
@@ -136,6 +137,7 @@ class WithinBench(Bench):
         if self.claimed is not None:
             self.claimed.append(write.known_by)
             self.newest = max(self.newest, batch.batch_id)
+            self.since = batch.batch_id if self.since < 0 else self.since
         return not passes
 
     def write(self, rows: str = "row", batch: Batch = BATCH, place: str = "out") -> Within:
@@ -511,6 +513,110 @@ def test_a_line_that_writes_several_tokens_in_a_batch_goes_on_in_any_order(tv: i
     for part in range(3):
         bench.write_token(form.format(7, part), "x" * (part + 1))
     assert len(bench.broker.visible()) == 12 and bench.left() == ()
+
+
+DATED = {
+    "counted last": "load-{day}{part}",
+    "counted first": "load-{part}{day}",
+    "many parts": "load-{day}{part}",
+    "no day": "load-{day}",
+}
+
+
+@BOTH
+@pytest.mark.parametrize("form", DATED)
+@pytest.mark.parametrize("done", [1, 3])
+def test_a_line_that_writes_several_tokens_of_the_day_runs_again_on_the_next(
+    tv: int, done: int, form: str
+) -> None:
+    """With other rows, or split in another way: its tokens are others, and the batch has some already."""
+    bench = WithinBench(tv)
+    bench.ids = {"out": "1"}
+
+    def write(day: str, number: int, parts: int, rows: str) -> None:
+        bench.run_again()
+        for part in range(parts):
+            day_or_time = f"{day}{number}{part}{part * 7919 % 97:02}" if form == "no day" else day
+            token = DATED[form].format(day=day_or_time, part=part)
+            bench.write_token(token, rows + "x" * part, Batch("q", number))
+
+    write("20261129", 6, 12 if form == "many parts" else 3, "row")
+    write("20261130", 7, done, "row")
+    before = bench.broker.visible()
+    with pytest.raises(SinkChanged, match=r"load-\d+ until batch 7 is done.*Set start.accepted=") as said:
+        write("20261201", 7, 3, "other")
+    bench.end_all()
+    assert bench.broker.visible() == before
+    write("20261130", 7, 3, "row")  # the way back
+    bench.accepted = str(said.value).rpartition("start.accepted=")[2]
+    write("20261201", 7, 3, "other")
+    bench.accepted = ""
+    write("20261202", 8, 2, "row")
+    assert bench.left() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("without", ["", "a", "b"])
+@pytest.mark.parametrize("behind", [1, 3])
+def test_a_line_that_had_no_rows_writes_none_from_an_older_copy(tv: int, behind: int, without: str) -> None:
+    """Another line of the function has written later batches. `without`: which one has no token."""
+    bench = WithinBench(tv)
+
+    def write(line: str, number: int, rows: str) -> None:
+        batch = Batch("q", number)
+        if line == without:
+            bench.write(rows, batch, line)
+        else:
+            bench.write_token(f"{line}-{number}", rows, batch, place=line)
+
+    bench.run_again()
+    for number in range(2, 8):
+        write("a", number, f"{number}")
+        if number == 2:
+            write("b", number, f"{number}")
+    before, old = bench.broker.visible(), 7 - behind
+    for _ in range(2):
+        bench.run_again()
+        with pytest.raises(CheckpointOlder, match=r"written batch 7 of this query .*Bring the right"):
+            write("b", old, "rows of 8")
+        bench.end_all()
+        assert bench.broker.visible() == before
+    bench.run_again()
+    for line in "ab":  # the right one
+        write(line, 8, f"8 of {line}")
+    assert len(bench.broker.visible()) == len(before) + 4
+
+
+@BOTH
+def test_who_accepts_that_a_later_batch_was_written_goes_on_with_the_word(tv: int) -> None:
+    bench = WithinBench(tv)
+    bench.run_again()
+    for number in range(4, 8):
+        bench.write_token(f"a-{number}", batch=Batch("q", number), place="a")
+    bench.run_again()
+    with pytest.raises(CheckpointOlder, match=r"write\.token=a-7 to topic a has written batch 7") as said:
+        bench.write_token("b-5", batch=Batch("q", 5), place="b")
+    bench.end_all()
+    bench.accepted = str(said.value).rpartition("start.accepted=")[2]
+    bench.run_again()
+    assert bench.write_token("b-5", batch=Batch("q", 5), place="b")
+    assert bench.write_token("b-6", batch=Batch("q", 6), place="b")
+    bench.accepted = ""
+    bench.run_again()
+    assert bench.write_token("b-8", batch=Batch("q", 8), place="b") and bench.left() == ()
+
+
+@BOTH
+def test_a_later_batch_whose_topic_was_made_anew_stops_nobody(tv: int) -> None:
+    """All is written again, by a query that was set back."""
+    bench = WithinBench(tv)
+    bench.ids = {"a": "1"}
+    bench.run_again()
+    for number in (6, 7):
+        bench.write_token(f"a-{number}", batch=Batch("q", number), place="a")
+    bench.ids, bench.accepted = {"b": "2"}, "write-again:1"
+    bench.run_again()
+    assert bench.write_token("b-6", batch=Batch("q", 6), place="b")
 
 
 @BOTH

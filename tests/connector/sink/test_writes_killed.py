@@ -223,6 +223,27 @@ def test_what_a_dead_run_has_written_under_a_token_is_found_under_another_one(
     assert site.rows() == sorted(values("a")) and not site.open(f"eoslog-write:{site.topic}")
 
 
+@pytest.mark.parametrize("tokens", ["", "a", "b", "ab"])
+def test_a_line_of_foreachbatch_that_had_no_rows_writes_none_from_an_older_copy(
+    hasty: Kafka, tokens: str
+) -> None:
+    """The copy's batch has rows for it, which came since; the function's other line has written later ones.
+    `tokens`: which lines have one."""
+    sites, query = {"a": Site(hasty), "b": Site(hasty)}, uuid.uuid4().hex
+
+    def write(line: str, number: int) -> str:
+        token = {"write.token": f"{sites[line].topic}-{number}"} if line in tokens else {}
+        return run({**sites[line].given, **token}, line, within=Batch(query, number))
+
+    for number in (6, 7):
+        assert write("a", number) == "done"
+    said = write("b", 6)
+    assert said.startswith("CheckpointOlder") and "has written batch 7 of this query before" in said, said
+    sites["b"].abort(set(sites["b"].open()))  # as Spark's abort does
+    assert sites["b"].rows() == []
+    assert write("b", 8) == "done" and sites["b"].rows() == values("b")
+
+
 def test_a_write_without_a_name_holds_readers_back_no_longer_than_the_time_out(hasty: Kafka) -> None:
     """Nobody can start it again, so nothing of it is kept from timing out. What was decided and not yet
     committed is lost then: such a write has to come to its end, or have a name."""
