@@ -387,7 +387,14 @@ def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:
     if left is None or left.word in starts.words or (accept := starts.accept(f"left:{left.word}")) is None:
         return
     to, on = "at_least_once", "To go on, use that query's checkpoint"
-    if left.sink:
+    if left.sink == sink.id:
+        to = "another cluster"
+        on = (
+            "Go on there with the checkpoint that was moved. If it is lost, remove this one, and write that "
+            f"one again: eoslog checkpoint rebuild --transactional-id {sink.id}, with the other cluster's "
+            "--bootstrap-server"
+        )
+    elif left.sink:
         to = f"sink {left.sink}"
         on = (
             f"To go on there, start with transactional.id={left.sink}, in source and sink: with the newest "

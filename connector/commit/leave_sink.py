@@ -37,6 +37,13 @@ def leave(
     return owned.identity
 
 
+def has_moved_away(last: Decision | None, sink: Sink, query_id: str) -> bool:
+    """Whether a query has moved to another cluster since the sink's last decision, which was its: nobody has
+    decided since."""
+    left = None if last is None else last.left
+    return left is not None and (left.sink, left.query_id) == (sink.id, query_id)
+
+
 def _is_anothers(last: Decision, batch: Batch) -> bool:
     """Whether another query uses the sink that this one leaves: it goes on there."""
     known = last.of_query

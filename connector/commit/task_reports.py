@@ -69,6 +69,7 @@ class Start(NamedTuple):
 class Left(NamedTuple):
     """Says that a sink's rows go elsewhere now. `word`: the checkpoint that leaves the sink knows it; `sink`:
     the one that gets the rows from `batch_id` of the query `query_id` on, "": at_least_once, which has none;
+    the sink's own name: that of another cluster, to which the query has moved;
     `at`: in seconds since 1970."""
 
     word: str

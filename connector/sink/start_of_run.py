@@ -61,7 +61,7 @@ from eoslog.connector.commit.begin import (
 from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import KEPT_PLACES, Decision
-from eoslog.connector.commit.leave_sink import fence, leave, stable_decision, taken_over
+from eoslog.connector.commit.leave_sink import fence, has_moved_away, leave, stable_decision, taken_over
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed, observed_decision
@@ -187,7 +187,8 @@ class StartOfRun:
             decided = None if last is None else _of_query(last, view)
             made = None if decided is None or last is None else last.of(view.batch.query_id)
             is_here = decided is not None and (  # else check_checkpoint and check_story compare it
-                decided.batch_id >= view.batch.batch_id
+                has_moved_away(last, Sink(name), decided.query_id)
+                or decided.batch_id >= view.batch.batch_id
                 or view.checkpoint.planned_if_kept(decided.batch_id) is not None
                 or (made is not None and made.start is not None and made.start.word in known.words)
             )
@@ -330,13 +331,21 @@ class StartOfRun:
             last = self._observed[sink] = self._runner.run(observed_decision(Sink(sink)))
             if sink == self._sink.id:  # of another one, _leave tells what it has decided
                 known = self.known_starts
-                if given is not None and given.sink != sink and last is not None and last.left is not None:
-                    self._left = last.left  # the checkpoint comes back from another sink
+                if last is not None and last.left is not None and self._returns(given, last):
+                    self._left = last.left
                     known = known._replace(words=[*known.words, last.left.word])
                 check_start(self._sink, last, self._view.batch, known)
                 learn_accepted(self._view, last, known)
             by = successor(last, self._view, group, sink, known_id(self._cluster))
             check_followed(sink, self._view.batch, group, by, self._options.accepted)
+
+    def _returns(self, given: NotedSink | None, last: Decision) -> bool:
+        """Whether the checkpoint comes back to a sink that was left, from another sink or cluster."""
+        if given is None:
+            return False
+        is_away = given.cluster not in (None, known_id(self._cluster))
+        sink = self._sink
+        return given.sink != sink.id or (is_away and has_moved_away(last, sink, self._view.batch.query_id))
 
     def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view

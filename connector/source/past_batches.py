@@ -107,7 +107,7 @@ class PastBatches:
 
     def _check_stayed(self, decision: Decision, made: Sequence[Stored]) -> None:
         """Raise OptionError if the sink's query wrote elsewhere by then: it has others of that time."""
-        if (left := decision.left) is None:
+        if (left := decision.left) is None or left.sink == self._sink.id:  # then it went to another cluster
             return
         each = [(one.time_ms, self._decoded(one)) for one in made]
         since = min(at for at, one in each if one is not None and one.left == left)

@@ -38,18 +38,22 @@ from eoslog.client.records.fetch import fetch
 from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
+from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import source_position
-from eoslog.connector.commit.begin import has_forgotten
+from eoslog.connector.commit.begin import check_left, has_forgotten
 from eoslog.connector.commit.decision import Decision
-from eoslog.connector.commit.leave_sink import fence
+from eoslog.connector.commit.faults import TakenOver
+from eoslog.connector.commit.leave_sink import fence, has_moved_away, taken_over
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import SourcePosition, parse_bound
 from eoslog.connector.offsets.plan import recreated
 from eoslog.connector.run.places_in_log import followed
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind, visible_since
-from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.connector.sink.start_of_run import cluster_id, noted_left
 from eoslog.protocol.topic_partitions import TopicPartition
 
 WINDOW = 100
@@ -237,12 +241,15 @@ def move_cluster(
         known = {topic: number for topic, number in ids.items() if number is not None}
         epochs = leader_epochs(there, at)
         edit = set_ends(found, "move-cluster", ends, known, epochs, cluster=new_id, left=left)
+        edit = replace(edit, was=batch_of(found, position_of(found)))  # as the old cluster has decided
         decided = _decided_there(there, found, batch_of(found, edit.end), new_id)
         document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document(), "not_found": said}
         if not may_go_on(session, found, effect, document, how, *beside, *others, *said):
             return
         kept = state_topic_of(found.decision)
-        _leave(session.cluster, found)
+        if decided is not None and decided.left is not None:
+            NotedStarts.read(found.checkpoint).learn(found.checkpoint, decided.left.word, edit.end.batch_id)
+        _leave(session.cluster, found, batch_of(found, edit.end))
         group = None if found.note is None else found.note.group
         stands = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
         backup = carry_out(there, stands, edit, new_id, kept)
@@ -461,18 +468,14 @@ def _decided_there(new: Cluster, found: Standing, to: Batch, new_id: str) -> Dec
     there = last_decision(new, sink, note.decisions)
     been = [one for one in all_backups(found.checkpoint) if new_id in (one.cluster, one.came_from)]
     last = None if there is None else there.last_of(found.query_id)
-    if last is not None and not _is_known(found, last, to, been):
+    _check_place(found, sink, there)
+    moved_away = has_moved_away(there, sink, found.query_id)  # then it has decided nothing there since
+    if last is not None and not moved_away and not _is_known(found, last, to, been):
         raise NotEditable(
             f"on the new cluster the sink {sink.id} has decided {last}, which this checkpoint does not know: "
             "it is an older copy, or another copy has gone on there. Nothing was changed. Go on with the "
             "checkpoint of that batch. If it is lost, remove this one, and write that one again: eoslog "
             f"checkpoint rebuild --transactional-id {sink.id}, with the new --bootstrap-server"
-        )
-    other = None if there is None else there.of_query
-    if other is not None and last is None and not _knows_as_others(found, other.batch):
-        raise NotEditable(
-            f"on the new cluster the sink {sink.id} is another query's, which would stop: it has decided "
-            f"{other.batch}. Nothing was changed. To go on beside it, {_OTHER_NAME}"
         )
     if why := _forgotten_there(new, found, there, been, note.decisions):
         raise NotEditable(
@@ -483,10 +486,33 @@ def _decided_there(new: Cluster, found: Standing, to: Batch, new_id: str) -> Dec
     return there
 
 
+def _check_place(found: Standing, sink: Sink, there: Decision | None) -> None:
+    """Raise NotEditable if another query uses the sink on the new cluster, or a copy of the checkpoint has
+    left it: the query's start would throw the one out, and stop because of the other."""
+    other = None if there is None else there.of_query
+    if there is None or other is None:
+        return
+    if other.batch.query_id != found.query_id and not _knows_as_others(found, other.batch):
+        way = f"To go on beside it, {_OTHER_NAME}"
+        if there.successor_of(found.query_id) is not None:
+            way = "It has taken this one's place: go on with its checkpoint. If rows may be there twice, " + (
+                _OTHER_NAME
+            )
+        raise NotEditable(
+            f"on the new cluster the sink {sink.id} is another query's, which would stop: it has decided "
+            f"{other.batch}. Nothing was changed. {way}"
+        )
+    if not has_moved_away(there, sink, found.query_id):
+        try:
+            check_left(sink, there.left, found.starts)
+        except TakenOver as error:
+            raise NotEditable(f"the query's start on the new cluster would stop: {error}") from error
+
+
 def _is_known(found: Standing, last: Batch, to: Batch, been: Sequence[Backup]) -> bool:
     """Whether the checkpoint knows the query's last batch on a cluster: moves have left it there, or this one
-    will, or its plan is that."""
-    kept = found.checkpoint.planned_if_kept(last.batch_id)
+    will, or its plan is that. A plan behind `to` was never carried out."""
+    kept = found.checkpoint.planned_if_kept(last.batch_id) if last.batch_id <= to.batch_id else None
     known = [to, *([] if kept is None else [batch_of(found, kept)])]
     known += [one for backup in been for one in (backup.was, backup.becomes)]
     return any(last.repeats(one) for one in known)
@@ -529,10 +555,17 @@ def _some(said: Sequence[str]) -> str:
     return f" ({'; '.join(said[:5])})"
 
 
-def _leave(old: Cluster, found: Standing) -> None:
-    """Stop the query's driver on the old cluster, and carry out what it has decided."""
+def _leave(old: Cluster, found: Standing, to: Batch) -> None:
+    """Stop the query's driver on the old cluster, carry out what it has decided, and note with that decision
+    that the query has gone: who does not know it, as a copy of the checkpoint, stops there."""
     if found.sink is None or found.note is None:
         return
-    Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions).run(fence(found.sink))
-    if last_decision(old, found.sink, found.note.decisions) != found.decision:
+    runner, known = Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions), found.decision
+    runner.run(fence(found.sink))
+    if last_decision(old, found.sink, found.note.decisions) != known:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
+    made = None if known is None else known.of_query
+    if made is not None and made.batch.query_id == found.query_id:
+        view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))
+        runner.run(fence(found.sink, noted_left(view, found.sink.id)))
+        runner.run(taken_over(found.sink))  # who has decided last has not gone (has_forgotten)

@@ -133,6 +133,13 @@ def written_elsewhere(lost: Lost, decision: Decision) -> str:
 def _check_goes_on(cluster: Cluster, sink: Sink, last: Decision, decision: Decision) -> None:
     """Raise NotEditable if the query of a decision has gone on elsewhere, keeps state that was saved, or has
     decided more than the cluster knows."""
+    if last.left is not None and last.left.sink == sink.id:
+        raise NotEditable(
+            f"sink {sink.id}: its query has gone on on another cluster since batch {last.left.batch_id}, and "
+            "here its rows since then would be written again. Nothing was written. Give the command again "
+            "with that cluster's --bootstrap-server. If that one has no decision of the query, the move has "
+            "not come to its end: start here with a new checkpoint and startingOffsets=committed"
+        )
     if last.left is not None:
         to = f"transactional.id={last.left.sink}" if last.left.sink else "processing.guarantee=at_least_once"
         ends = Planned.parse(decision.batch.batch_id, decision.ends).by_name if decision.ends else {}

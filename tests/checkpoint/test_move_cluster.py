@@ -28,8 +28,9 @@ from eoslog.client.admin.groups import commit_plain, fetch_committed
 from eoslog.client.wire.cluster import Cluster
 from eoslog.client.wire.config import ClientConfig
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.commit import leave_sink
 from eoslog.connector.commit.commands import Rules
-from eoslog.connector.commit.faults import CheckpointOlder
+from eoslog.connector.commit.faults import CheckpointOlder, StartsElsewhere, TakenOver
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.connector.options.sink_options import sink_options
@@ -38,6 +39,7 @@ from eoslog.connector.sink.committer import begin_batch, commit_batch
 from eoslog.connector.sink.start_of_run import cluster_id
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.connector.source.reader import StreamReader
 from eoslog.errors import DataLoss, WrongCluster
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import (
@@ -611,8 +613,16 @@ def goes_on(query: CopyQuery) -> None:
     assert query.astray == EXACT
 
 
-def test_a_copy_of_before_is_not_moved_again(query: CopyQuery, old: Kafka, new: Kafka) -> None:
+def as_an_earlier_version(patch: pytest.MonkeyPatch) -> None:
+    """Moves by the option, and by earlier versions, leave no mark on the cluster that is left."""
+    patch.setattr(move_command, "fence", lambda sink, left=None: leave_sink.fence(sink))
+
+
+def test_a_copy_of_before_is_not_moved_again(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new cluster has decided later batches of it."""
+    as_an_earlier_version(monkeypatch)
     copy = backed_up(query)
     assert move(query, old, new).exit_code == 0
     there = query.on(new)
@@ -629,9 +639,10 @@ def test_a_copy_of_before_is_not_moved_again(query: CopyQuery, old: Kafka, new: 
 
 @pytest.mark.parametrize("batches", [1, 3])
 def test_the_wrong_one_of_two_copies_is_not_moved_back(
-    query: CopyQuery, old: Kafka, new: Kafka, batches: int
+    query: CopyQuery, old: Kafka, new: Kafka, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of before has gone on where it was, and the one that was moved has run fewer or more batches."""
+    as_an_earlier_version(monkeypatch)
     copy = backed_up(query)
     assert move(query, old, new).exit_code == 0
     ran(query.on(old, copy), 20, 30)
@@ -653,6 +664,7 @@ def test_a_copy_of_before_is_not_moved_again_when_all_is_forgotten(
     query: CopyQuery, old: Kafka, new: Kafka, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows there are younger than the last one that the checkpoint knows, or the sink has decided there."""
+    as_an_earlier_version(monkeypatch)
     copy = backed_up(query)
     assert move(query, old, new).exit_code == 0
     there = query.on(new)
@@ -694,14 +706,24 @@ def test_a_query_moves_to_and_fro(query: CopyQuery, old: Kafka, new: Kafka, forg
         assert here.astray == EXACT
 
 
-def test_a_move_is_given_again(query: CopyQuery, old: Kafka, new: Kafka) -> None:
-    """A copy of before the move, of which the new cluster has run nothing."""
-    copy = backed_up(query)
-    assert move(query, old, new).exit_code == 0
+def test_a_move_is_given_again(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of before the move, of which the new cluster has run nothing. Of a query that was moved by
+    another version, or by option, the old cluster knows nothing; else it tells the way."""
+    copy, there = backed_up(query), query.on(new)
+    with monkeypatch.context() as patch:
+        as_an_earlier_version(patch)
+        assert move(query, old, new).exit_code == 0
     put_back(query, copy)
     assert (said := move(query, old, new)).exit_code == 0, said.output
-    ran(query.on(new), 20)
-    assert query.on(new).astray == EXACT
+    put_back(query, copy)
+    said = move(query, old, new)
+    assert said.exit_code == 1 and "was left for another cluster by batch 2" in said.output, said.output
+    assert f"rebuild --transactional-id {query.sink['transactional.id']}" in said.output
+    rebuilt(query, new)
+    there.puts(20)
+    goes_on(there)
 
 
 def test_another_querys_sink_on_the_new_cluster(query: CopyQuery, old: Kafka, new: Kafka) -> None:
@@ -940,3 +962,164 @@ def test_the_checkpoint_of_right_after_the_move_goes_on_after_a_rest(
         os.utime(note, (long_ago, long_ago))
     ran(there, 20, 30)
     assert there.astray == EXACT
+
+
+# -- who goes on where the query was ---------------------------------------------------------------
+
+
+def taking_its_place(query: CopyQuery, kafka: Kafka, **options: str) -> CopyQuery:
+    """A new checkpoint that begins where the query's sink stands on a cluster."""
+    names = {name: query.sink[name] for name in ("transactional.id", "kafka.group.id")}
+    another = query.on(kafka, query.place.with_name("another"), **options)
+    return replace(another, reads={"startingOffsets": "committed", **names})
+
+
+@pytest.mark.parametrize("where", ["there", "there, after a batch", "where it was"])
+def test_who_has_taken_the_querys_place_is_not_thrown_out(
+    query: CopyQuery, old: Kafka, new: Kafka, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would be written again."""
+    as_an_earlier_version(monkeypatch)
+    copy, there = backed_up(query), query.on(new)
+    assert move(query, old, new).exit_code == 0
+    if where != "there":
+        ran(there, 20)
+        copied_behind(new, old, query.source, 20)
+    another = taking_its_place(query, old if where == "where it was" else new)
+    ran(another, 30, 40)
+    here, to = (new, old) if where == "where it was" else (old, new)
+    if where != "where it was":
+        put_back(query, copy)
+    said = move(query, here, to)
+    assert said.exit_code == 1, (said.output, query.on(to).start(), query.on(to).astray)
+    if where != "there, after a batch":
+        assert "It has taken this one's place" in said.output, said.output
+    assert "Nothing was changed" in said.output
+    assert another.start() is False, "it goes on"
+
+
+def as_sparks_own_source(patch: pytest.MonkeyPatch) -> None:
+    """Plans name neither cluster nor topic ids: a batch of the same offsets looks the same everywhere."""
+    latest = StreamReader.latestOffset
+
+    def plain(reader: StreamReader, start: Any, limit: Any) -> Any:
+        end = latest(reader, start, limit)
+        return {topic: of for topic, of in end.items() if isinstance(of, dict) and "0" in of}
+
+    patch.setattr(StreamReader, "latestOffset", plain)
+
+
+def test_a_plan_that_was_never_carried_out_is_not_known(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of before is started where it was, by mistake, and killed."""
+    as_an_earlier_version(monkeypatch)
+    as_sparks_own_source(monkeypatch)
+    copy, there = backed_up(query), query.on(new)
+    assert move(query, old, new).exit_code == 0
+    ran(there, 20)
+    copied_behind(new, old, query.source, 20)
+    put_back(query, copy)
+    with pytest.raises(Killed):
+        query.start(killed=True)
+    said = move(query, old, new)
+    assert said.exit_code == 1, (said.output, there.start(), there.astray)
+    assert "has decided batch 2 of query" in said.output, said.output
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_query_comes_back_whose_last_batch_the_move_has_finished(
+    query: CopyQuery, old: Kafka, new: Kafka, marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed before Spark has noted that batch."""
+    if not marked:
+        as_an_earlier_version(monkeypatch)
+    ran(query, 20)
+    (query.place / "commits" / "2").unlink()
+    for topic in (query.source, query.target):
+        copied_behind(old, new, topic, 20)
+    assert move(query, old, new).exit_code == 0
+    there = query.on(new)
+    ran(there, 30, 40)
+    for topic in (query.source, query.target):
+        copied_behind(new, old, topic, 30)
+    assert (said := move(query, new, old)).exit_code == 0, said.output
+    ran(query, 50)
+    assert query.astray == EXACT
+
+
+@pytest.mark.parametrize("who", ["a copy of before", "a new checkpoint", "another name"])
+def test_nobody_goes_on_unawares_where_the_query_was(
+    query: CopyQuery, old: Kafka, new: Kafka, who: str
+) -> None:
+    """The mirror has brought back what it has written since."""
+    copy = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    ran(query.on(new), 20, 30)
+    for topic in (query.source, query.target):
+        copied_behind(new, old, topic, 20)
+    one = query.on(old, copy) if who == "a copy of before" else taking_its_place(query, old)
+    if who == "another name":
+        one = one.on(old, transactional_id=f"{query.sink['transactional.id']}-2")
+    with pytest.raises((TakenOver, StartsElsewhere)) as caught:
+        one.start()
+    assert query.astray == EXACT and "Nothing was written" in str(caught.value)
+    if who != "another name":
+        (word,) = re.findall(r"start\.accepted=(left:\w+)", str(caught.value))
+        assert one.on(old, start_accepted=word).start(), "its user knows that"
+        assert query.astray["doubled"] == 20
+
+
+def test_a_checkpoint_is_written_again_where_the_query_has_gone(
+    query: CopyQuery, old: Kafka, new: Kafka
+) -> None:
+    """Where it was, its rows would be written again. The other cluster has its last decision."""
+    assert move(query, old, new).exit_code == 0
+    there = query.on(new)
+    ran(there, 20, 30)
+    copied_behind(new, old, query.source, 20)
+    shutil.rmtree(query.place)
+    given = ["--transactional-id", query.sink["transactional.id"], "--topic", query.target]
+    address = ["--bootstrap-server", old.bootstrap]
+    arguments = ["checkpoint", "rebuild", str(query.place), *given, *address, "--watch", "0", "--fence"]
+    said = CliRunner().invoke(main, arguments)
+    assert said.exit_code == 1 and "has gone on on another cluster since batch 2" in said.output, said.output
+    query.place.mkdir(exist_ok=True)
+    rebuilt(query, new)
+    ran(there, 40)
+    goes_on(there)
+
+
+@pytest.mark.parametrize("by", ["the command", "the option"])
+def test_a_query_comes_back_after_a_long_time(query: CopyQuery, old: Kafka, new: Kafka, by: str) -> None:
+    """Its checkpoint does not know its starts of then any more, nor the batch at which it was moved."""
+    assert move(query, old, new).exit_code == 0
+    there = query.on(new)
+    ran(there, *range(20, 140, 10))
+    for topic in (query.source, query.target):
+        copied_behind(new, old, topic, 20)
+    for number in range(8):  # as Spark does after a hundred batches
+        for log in ("offsets", "commits"):
+            (query.place / log / str(number)).unlink()
+    if by == "the command":
+        assert (said := move(query, new, old)).exit_code == 0, said.output
+        ran(query, 140, 150)
+    else:
+        ran(by_option(query, old), 140)
+        ran(query, 150)
+    assert query.astray == EXACT
+
+
+def test_a_move_that_ends_before_it_decides_there(
+    query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query goes on where it is."""
+
+    def dies(*given: Any, **named: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move_command, "carry_out", dies)
+        assert isinstance(move(query, old, new).exception, Died)
+    ran(query, 20)
+    assert query.astray == EXACT
