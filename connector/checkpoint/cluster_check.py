@@ -4,6 +4,7 @@ nothing in another."""
 from collections.abc import Collection, Iterable
 
 from eoslog.connector.checkpoint.accepted_differences import to_accept
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.errors import WrongCluster
 
 
@@ -46,6 +47,26 @@ def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: C
     raise WrongCluster(
         f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
         f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
-        "begin with a new checkpoint; or, if the last batch is complete on the old one, set "
-        f"{to_accept(word, accepted)}"
+        "begin with a new checkpoint; or, if the last batch is complete on the old one, and Spark has noted "
+        f"it as done, set {to_accept(word, accepted)}"
+    )
+
+
+def check_done_there(sink: str, batch: Batch, noted: int, accepted: Collection[str]) -> bool:
+    """Whether a batch that runs now, after the sink has moved to another cluster, was written on the old one:
+    then its rows are not written again. `noted`: the newest batch that it was about to decide there. Raises
+    WrongCluster unless it is known or accepted."""
+    if noted < batch.batch_id:
+        return False
+    written, missing = (f"batch-{word}:{batch.query_id}:{batch.batch_id}" for word in ("written", "missing"))
+    if written in accepted:
+        return True
+    if missing in accepted:
+        return False
+    raise WrongCluster(
+        f"sink {sink}: {batch} runs again on another cluster, and it may be complete on the one that had the "
+        "checkpoint's batches: Spark has not noted it as done. Nothing was written. Start the query once "
+        "where it was: it finishes the batch. If that is not possible, look for the batch's rows here. If "
+        f"all are here, set {to_accept(written, accepted)}, and the query goes on behind them. If none are, "
+        f"set {to_accept(missing, accepted)}, and they are written"
     )

@@ -17,7 +17,11 @@ from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.accepted_differences import acceptable
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, done_in, has_rested, kept_of
-from eoslog.connector.checkpoint.cluster_check import check_group_cluster, check_sink_cluster
+from eoslog.connector.checkpoint.cluster_check import (
+    check_done_there,
+    check_group_cluster,
+    check_sink_cluster,
+)
 from eoslog.connector.checkpoint.completed_batches import (
     check_completed,
     check_first,
@@ -164,6 +168,9 @@ class StartOfRun:
             view.checkpoint.sync_completed()  # the new sink knows nothing of the batches that are done
         if moved and given is not None:
             self._check_moved(given)
+            noted = NotedPlaces.read(view.checkpoint).newest
+            if check_done_there(sink.id, view.batch, noted, accepted):
+                self._decide_again(sink, group, self._acquire(sink), view.planned, is_here=False)
             note_moved(view.checkpoint, self._options.topic or "")
         elif is_new:
             unnumber(view, self.known_starts.topics)  # its batches are another sink's
@@ -282,14 +289,23 @@ class StartOfRun:
         check_last(sink.id, view.batch, behind, accepted)
         return True
 
-    def _decide_again(self, sink: Sink, group: str | None, last: Decision | None, planned: Planned) -> None:
+    def _decide_again(
+        self,
+        sink: Sink,
+        group: str | None,
+        last: Decision | None,
+        planned: Planned,
+        *,
+        is_here: bool = True,
+    ) -> None:
+        """Decide a batch that is written. `is_here`: where its rows are is noted of this cluster."""
         view, source = self._view, None
         batch = Batch(view.batch.query_id, planned.batch_id, planned.digest)
         saving = self._saving(sink, batch, None if last is None else last.of_query)
         if group is not None:
             of_here = of_group(planned, group, sink.id, known_id(self._cluster))
             source = source_offsets(group, of_here, Note(sink.id, *batch[:2]))
-        places = NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1)
+        places = NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1) if is_here else ()
         made = None if last is None or last.of_query is None else last.of_query.start
         start = NotedStarts.read(view.checkpoint).add(
             view.checkpoint, made, batch.batch_id + 1, self._options.topic or ""

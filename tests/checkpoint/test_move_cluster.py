@@ -922,6 +922,35 @@ def test_a_query_moves_to_and_fro_by_option(query: CopyQuery, old: Kafka, new: K
         assert here.astray == EXACT
 
 
+@pytest.mark.parametrize("way", ["where it was", "written", "missing"])
+def test_a_batch_that_may_be_complete_on_the_old_cluster(
+    query: CopyQuery, old: Kafka, new: Kafka, there: Cluster, way: str
+) -> None:
+    """The query was killed before Spark has noted it. That the mirror has its rows nobody knows."""
+    query = replace(query, sink={"transactional.id": query.sink["transactional.id"]})
+    ran(query, 20)
+    (query.place / "commits" / "2").unlink()
+    copied_behind(old, new, query.source, 20)
+    if way != "missing":
+        copied_behind(old, new, query.target, 20)
+    now = cluster_id(there)
+    moved = replace(query.on(new, start_accepted=f"cluster:{now}"), reads={"cluster.moved.to": now or ""})
+    for _ in range(2):
+        with pytest.raises(WrongCluster, match="may be complete on the one that had") as caught:
+            moved.start()
+        assert "Nothing was written" in str(caught.value)
+    if way == "where it was":
+        assert query.start()
+    else:
+        (word,) = re.findall(rf"start\.accepted=(\S+batch-{way}:[^ ,]+)", str(caught.value))
+        moved = moved.on(new, start_accepted=word)
+        assert moved.start()
+    ran(moved, 30)
+    on_new = query.on(new)
+    ran(on_new, 40)
+    goes_on(on_new)
+
+
 # -- the checkpoint right after a move -------------------------------------------------------------
 
 

@@ -212,6 +212,8 @@ MUTANTS: list[Mutant] = [
         Break("a move throws out who has taken the query's place", "move_command._check_place", "other.batch.query_id != found.query_id and (not _knows_as_others(found, other.batch))", "there.last_of(found.query_id) is None"),
         Break("a move leaves no mark", "move_command._leave", "runner.run(fence(found.sink, noted_left(view, found.sink.id)))", "pass"),
         Break("who has moved away has decided last", "move_command._leave", "runner.run(taken_over(found.sink))", "pass"),
+        Break("a batch runs again on another cluster", "check_done_there", "noted < batch.batch_id", "True"),
+        Break("a batch is not where it was written", "StartOfRun._decide_again", "NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1) if is_here else ()", "NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1)"),
         Break("a plan that was never carried out is known", "move_command._is_known", "last.batch_id <= to.batch_id", "True"),
         Break("a batch that is finished by the move is not known", "move_cluster", "replace(edit, was=batch_of(found, position_of(found)))", "edit"),
         Break("who comes back does not know its mark", "leave_sink.has_moved_away", "(left.sink, left.query_id) == (sink.id, query_id)", "False"),
