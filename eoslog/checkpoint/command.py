@@ -212,10 +212,10 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     info = session.cluster.describe(topic)
     bounds = _bounds(session, {(0, topic, partition): 0 for partition in info.leaders}, how)
     ids = {} if info.topic_id is None else {topic: info.topic_id}
-    stood = _stood(found, [*bounds.first], ids)
+    given = target.offsets is not None
+    stood = _stood(found, [*bounds.first], ids, target.offsets)
     begins = {(0, *where): stood.offsets.get(where, at) for where, at in bounds.first.items()}
     new = resolve(session.cluster, target, begins, bounds, back=None)
-    given = target.offsets is not None
     _check_there(new if given else begins, bounds, "give its later offsets (--start)")
     _check_uncut(session.cluster, stood, new, "Give offsets up to it (--start)")
     epochs = leader_epochs(session.cluster, new)
@@ -225,17 +225,26 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     pay_and_carry_out(session, found, edit, how, there)
 
 
-def _stood(found: Standing, partitions: Collection[TopicPartition], ids: Mapping[str, str]) -> SourcePosition:
+def _stood(
+    found: Standing,
+    partitions: Collection[TopicPartition],
+    ids: Mapping[str, str],
+    given: Mapping[TopicPartition, int] | None,
+) -> SourcePosition:
     """Where the query has left partitions that it reads no more, and an earlier query of its sink others.
-    `ids`: of their topics. Raises NotEditable if a topic is not the one that was left."""
+    `ids`: of their topics. A topic that is not the one that was left is its copy if offsets are `given`:
+    there it has stood. Raises NotEditable if none are."""
     position = source_position(position_of(found).sources[0])
     left, back = position.left, position.back_in(partitions, ids)
     anew = sorted(recreated(left.ids, ids).keys() - left.gone)
+    if anew and given is not None:
+        return SourcePosition({tp: given[tp] for tp in partitions if tp in given}, {}, None, {})
     if anew:
         raise NotEditable(
             f"topic {anew[0]} was deleted and created again since the query has read it. Nothing was "
             "changed. Start the query once with the topic in its options and failOnDataLoss=false: it reads "
-            "the new one from its beginning"
+            "the new one from its beginning. If it is a copy of that one, on another cluster, give the "
+            "offsets in it (--start)"
         )
     sink = None if found.note is None else found.note.sink or found.query_id
     noted = {

@@ -355,8 +355,14 @@ def _left_out(
         lost, line = _moved(place, (here, there), at, ends[place], watch, how["since"])
         moved.append(lost)
         beside += line
-    said += ["if it is to read them again there, its start stops (DataLoss)"] if said else []
+    said += [_NAMED_AGAIN] if said else []
     return ends, moved, said, beside
+
+
+_NAMED_AGAIN = (
+    "if it is to read them again there, its start stops (DataLoss): of a copy give the place then, with "
+    "eoslog checkpoint add-topic --start"
+)
 
 
 def _others(old: Cluster, found: Standing) -> set[SourcePlace]:

@@ -422,6 +422,13 @@ def test_a_topic_that_is_left_out_and_not_found_stops_once_it_is_named(
     with pytest.raises(DataLoss, match=f"topic {case.two} was deleted and created again"):
         case.goes_on()
     assert run(other, "undo", tmp_path / "ck").exit_code == 1, "it has gone on"
+    said = run(other, "add-topic", tmp_path / "ck", case.two)
+    assert said.exit_code == 1 and "give the offsets in it (--start)" in said.output, said.output
+    if copied is None:
+        place = json.dumps({case.two: {"0": 17}})
+        assert run(other, "add-topic", tmp_path / "ck", case.two, "--start", place).exit_code == 0
+        case.query.batch(case.new, case.there, f"{case.one},{case.two}")
+        assert not {*case.wanted()} - {*case.query.rows}, "and what the mirror has copied behind the place"
 
 
 def test_the_place_of_a_topic_that_is_left_out_is_given(

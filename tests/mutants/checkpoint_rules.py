@@ -202,6 +202,7 @@ MUTANTS: list[Mutant] = [
         Break("nothing is missing", "move_command._moved", "_missing(old, new, at, there, watch)", "0"),
         Break("rows of others are those that the mirror lacks", "_missing", "[_oftener(*lacking)] if lacking else []", "lacking"),
         Break("rows of partitions that are not read yet are not compared", "move_command._unread", "moved.append(Moved(*place, at, there.first, lost, Fate.NEVER))", "pass"),
+        Break("a copy has no place", "command._stood", "anew and given is not None", "False"),
         Break("rows of others below the place are read", "move_command._moved", "_others_below(replace(old, end=at), replace(new, end=there), watch, since)", "0"),
         Break("what retention has taken was never there", "_others_below", "old.first == begin > 0", "False"),
         Break("older records are compared, too", "Log._read", "self.oldest < 0", "True"),
