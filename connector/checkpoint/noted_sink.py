@@ -28,6 +28,8 @@ _MOST_STARTS = 200
 """Starts of which none has decided anything; some 20 bytes each."""
 _HISTORY = 6
 """How many of a checkpoint's last starts a decision names."""
+_FORMER = 20
+"""So many sinks that got batches before are noted."""
 _PLACE = 80
 """How many characters of a checkpoint's place a decision has."""
 _VERSION = 1
@@ -36,13 +38,23 @@ _VERSION = 1
 class NotedSink(NamedTuple):
     """The sink of a checkpoint's batches. `sink` None: a sink without decisions (at_least_once). `cluster`:
     the id of its cluster, None if brokers do not report one. `since`: the first batch that the sink got.
-    `group`: kafka.group.id at the last start. `decisions`: the topic that keeps the sink's decisions."""
+    `group`: kafka.group.id at the last start. `decisions`: the topic that keeps the sink's decisions.
+    `former`: sinks that got batches before, the newest last: cluster, name, and the first batch that did not
+    go there."""
 
     sink: str | None
     cluster: str | None
     since: int
     group: str | None = None
     decisions: str = ANCHOR
+    former: tuple[tuple[str, str, int], ...] = ()
+
+    def left_for(self, sink: str | None, cluster: str | None, since: int) -> tuple[tuple[str, str, int], ...]:
+        """The `former` of the next note, when another sink gets the batches from `since` on."""
+        if self.sink is None or self.cluster is None or (self.sink, self.cluster) == (sink, cluster):
+            return self.former
+        others = [one for one in self.former if one[:2] != (self.cluster, self.sink)]
+        return (*others, (self.cluster, self.sink, since))[-_FORMER:]
 
     def gets_first(self, batch: int) -> bool:
         """Whether no batch before this one was the sink's: it may have written this one already."""
@@ -64,7 +76,8 @@ class NotedSink(NamedTuple):
             if not known:
                 _unknown(checkpoint, text)
             names = (found["sink"], found["cluster"], int(found["since"]), found.get("group"))
-            return cls(*names, found.get("decisions", ANCHOR))
+            former = tuple((str(of), str(name), int(at)) for of, name, at in found.get("former", ()))
+            return cls(*names, found.get("decisions", ANCHOR), former)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(
                 checkpoint.location, f"eoslog/{NOTED_SINK} is {text!r}: {error}", RESTORE

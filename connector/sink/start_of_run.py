@@ -178,7 +178,9 @@ class StartOfRun:
             self._remember(sink, group)
         if given is None or is_new or given.group != group:
             since = view.batch.batch_id if given is None or is_new else given.since
-            NotedSink(sink.id, now, since, group, self._options.decision_topic).write(view.checkpoint)
+            former = () if given is None else given.left_for(sink.id, now, view.batch.batch_id)
+            topic = self._options.decision_topic
+            NotedSink(sink.id, now, since, group, topic, former).write(view.checkpoint)
         self._started = wait_for_rows(view, self._options.topic)
         self._is_again = not is_new and given is not None and given.gets_first(view.batch.batch_id)
         self._check_first()
@@ -188,7 +190,12 @@ class StartOfRun:
     def _check_moved(self, given: NotedSink) -> None:
         """Check that the cluster to which the query moves knows of no batch that the checkpoint does not:
         under this name and the one before. Raises CheckpointOlder."""
-        view, known = self._view, self.known_starts
+        view, known, accepted = self._view, self.known_starts, self._options.accepted
+        for cluster, name, since in given.former:
+            if cluster == known_id(self._cluster):
+                last = self._runner.run(observed_decision(Sink(name)))
+                unknown = decided_since(view.checkpoint, last, view.batch.query_id, since)
+                check_moved(name, view.batch, unknown, (), accepted, forgotten=False)
         for name in sorted({self._sink.id, *([] if given.sink is None else [given.sink])}):
             last = self._observed.get(name)
             decided = None if last is None else _of_query(last, view)
@@ -204,7 +211,6 @@ class StartOfRun:
                 forgotten = self._runner.run(has_forgotten(Sink(name)))
                 rows = visible_since(self._cluster, view.checkpoint, name, known.topics)
             unknown = None if is_here else decided
-            accepted = self._options.accepted
             check_moved(name, view.batch, unknown, rows, accepted, forgotten=forgotten)
 
     def _check_name(self) -> None:
@@ -620,6 +626,18 @@ def successor(
     return by if plan is not None and ends.keys() & plan.topic_offsets().keys() else None
 
 
+def decided_since(checkpoint: Checkpoint, last: Decision | None, query: str, since: int) -> Batch | None:
+    """What was decided in a sink that a query had before the batch `since`, and that the query does not know:
+    by a copy of the checkpoint. None: nothing. Another query finds the mark of who has left it. Raises
+    CheckpointUnreadable."""
+    own = None if last is None or last.of_query is None else last.of_query.last_of(query)
+    if own is None or own.batch_id < since:
+        return None
+    kept = checkpoint.planned_if_kept(own.batch_id)
+    is_known = kept is not None and Batch(query, kept.batch_id, kept.digest).repeats(own)
+    return None if is_known else own
+
+
 def noted_left(view: CheckpointView, sink: str) -> Left:
     """Notes in the checkpoint that it leaves a sink for `sink`, "" for at_least_once: nobody else knows the
     word that the sink left gets. Raises CheckpointUnreadable."""
@@ -682,7 +700,8 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         unnumber(view)
     else:
         note_moved(view.checkpoint, options.topic or "")
-    NotedSink(None, now, view.batch.batch_id).write(view.checkpoint)
+    former = given.left_for(None, now, view.batch.batch_id)
+    NotedSink(None, now, view.batch.batch_id, former=former).write(view.checkpoint)
 
 
 def _check_plain_start(options: SinkOptions, view: CheckpointView, runner: Runner) -> None:

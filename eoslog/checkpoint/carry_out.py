@@ -25,7 +25,7 @@ from eoslog.client.admin.groups import commit_plain, delete_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
-from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedStarts
+from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR, Decision
@@ -59,7 +59,7 @@ def carry_out(
     where its state was saved on the old one. Raises CommitFault, CheckpointUnreadable, NotEditable,
     KafkaError, EoslogError."""
     source = _source_offsets(standing, edit.end)
-    moved = None if standing.note is None or moved_to is None else standing.note._replace(cluster=moved_to)
+    moved = None if standing.note is None or moved_to is None else _noted_there(standing.note, edit, moved_to)
     after = _named(edit.after) | ({} if moved is None else {f"eoslog/{NOTED_SINK}": moved.text()})
     topic = state_topic or state_topic_of(standing.decision)
     saving = _saving(cluster, standing, batch_of(standing, edit.end), topic, after)
@@ -79,6 +79,11 @@ def carry_out(
         note_moved(standing.checkpoint, _topic_of(standing) or "")
         moved.write(standing.checkpoint)
     return backup.put(standing.checkpoint, EditState.DONE)
+
+
+def _noted_there(note: NotedSink, edit: Edit, cluster: str) -> NotedSink:
+    """The note of a sink, moved to another cluster with an edit."""
+    return note._replace(cluster=cluster, former=note.left_for(note.sink, cluster, edit.end.batch_id + 1))
 
 
 def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Backup:

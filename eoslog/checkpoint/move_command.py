@@ -40,7 +40,7 @@ from eoslog.commands import output
 from eoslog.commands.session import CommandSession, client_config, cluster_command
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
-from eoslog.connector.checkpoint.noted_sink import NotedStarts
+from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.begin import check_left, has_forgotten
 from eoslog.connector.commit.decision import Decision
@@ -53,7 +53,7 @@ from eoslog.connector.offsets.plan import recreated
 from eoslog.connector.run.places_in_log import followed
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind, visible_since
-from eoslog.connector.sink.start_of_run import cluster_id, noted_left
+from eoslog.connector.sink.start_of_run import cluster_id, decided_since, noted_left
 from eoslog.protocol.topic_partitions import TopicPartition
 
 WINDOW = 100
@@ -471,6 +471,7 @@ def _decided_there(new: Cluster, found: Standing, to: Batch, new_id: str) -> Dec
     sink, note = found.sink, found.note
     if sink is None or note is None:
         return None
+    _check_former(new, found, note, new_id)
     there = last_decision(new, sink, note.decisions)
     been = [one for one in all_backups(found.checkpoint) if new_id in (one.cluster, one.came_from)]
     last = None if there is None else there.last_of(found.query_id)
@@ -513,6 +514,20 @@ def _check_place(found: Standing, sink: Sink, there: Decision | None) -> None:
             check_left(sink, there.left, found.starts)
         except TakenOver as error:
             raise NotEditable(f"the query's start on the new cluster would stop: {error}") from error
+
+
+def _check_former(new: Cluster, found: Standing, note: NotedSink, new_id: str) -> None:
+    """Raise NotEditable if a sink that the query had on the new cluster under another name has decided since
+    it was left."""
+    for cluster, name, since in note.former:
+        is_asked = cluster == new_id and name != note.sink
+        last = last_decision(new, Sink(name), note.decisions) if is_asked else None
+        if unknown := decided_since(found.checkpoint, last, found.query_id, since):
+            raise NotEditable(
+                f"the query has had the sink {name} on the new cluster, until batch {since}, and {unknown} "
+                "was decided there since by a copy of the checkpoint. Nothing was changed. Go on with that "
+                "copy: this one would write its rows again"
+            )
 
 
 def _is_known(found: Standing, last: Batch, to: Batch, been: Sequence[Backup]) -> bool:

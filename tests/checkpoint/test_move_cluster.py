@@ -1146,6 +1146,62 @@ def test_a_query_comes_back_after_a_long_time(query: CopyQuery, old: Kafka, new:
     assert query.astray == EXACT
 
 
+@pytest.mark.parametrize("names", [1, 2])
+@pytest.mark.parametrize("by", ["the command", "the option"])
+def test_a_query_that_was_renamed_comes_back_to_where_a_copy_has_gone_on(
+    query: CopyQuery, old: Kafka, new: Kafka, by: str, names: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the name of before, which the query does not have any more."""
+    as_an_earlier_version(monkeypatch)
+    copy, sink = query.on(old, backed_up(query)), query.sink["transactional.id"]
+    if by == "the command":
+        assert move(query, old, new).exit_code == 0
+    else:
+        ran(by_option(query, new), 20)
+    there = query.on(new)
+    for number in range(names):
+        there = there.on(new, transactional_id=f"{sink}-{number}", kafka_group_id=f"{sink}-g{number}")
+        ran(there, 30 + 10 * number)
+    copied_behind(new, old, query.source, 20)
+    ran(copy, 60)
+    copied_behind(old, new, query.source, len(new.rows(query.source)))
+    if by == "the command":
+        said = move(query, new, old)
+        assert said.exit_code == 1 and "was decided there since" in said.output, said.output
+    else:
+        back = by_option(there, old)
+        back.puts(70)
+        with pytest.raises(CheckpointOlder, match="by a start that the checkpoint does not know"):
+            back.start()
+
+
+@pytest.mark.parametrize("by", ["the command", "the option"])
+def test_a_query_that_was_renamed_comes_back(query: CopyQuery, old: Kafka, new: Kafka, by: str) -> None:
+    """After its plans of then are gone."""
+    there = query.on(new)
+    if by == "the command":
+        assert move(query, old, new).exit_code == 0
+        ran(there, 20)
+    else:
+        ran(by_option(query, new), 20)
+    sink = f"{query.sink['transactional.id']}-2"
+    there = there.on(new, transactional_id=sink, kafka_group_id=f"{sink}-g")
+    ran(there, *range(30, 80, 10))
+    for topic in (query.source, query.target):
+        copied_behind(new, old, topic, 20)
+    for number in range(3):
+        for log in ("offsets", "commits"):
+            (query.place / log / str(number)).unlink()
+    here = there.on(old)
+    if by == "the command":
+        assert (said := move(query, new, old)).exit_code == 0, said.output
+        ran(here, 80)
+    else:
+        ran(by_option(there, old), 80)
+    ran(here, 90)
+    assert here.astray == EXACT
+
+
 def test_a_move_that_ends_before_it_decides_there(
     query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
