@@ -104,6 +104,7 @@ def played(
         else:
             where = {row: n for n in range(cluster.partitions("out")) for row in cluster.seen("out", n)}
             _put_back_apart(cluster, *(moments[moment] for moment in cell))
+            world.parted = True
         if mode.rests:
             world.clock.sleep(MINUTES_20)
         if driver == "living":

@@ -25,7 +25,7 @@ from eoslog.connector.checkpoint import (
     start_checks,
 )
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES
-from eoslog.connector.commit import begin, decide, finish
+from eoslog.connector.commit import begin, decide, finish, leave_sink
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.places import Seen, ended
 from eoslog.connector.offsets import offsets, plan
@@ -271,11 +271,15 @@ OF_TABLES: dict[str, Callable[[], list[Change]]] = {
 """The same of fan-outs: they are looked for in histories of tables alone."""
 
 OF_MOVES: dict[str, Callable[[], list[Change]]] = {
-    "what the new cluster has decided": lambda: [
+    "what the new cluster has decided": lambda: [  # the mark of a move tells it, too
         (move_command, "_is_known", lambda *_: True),
         (move_command, "_forgotten_there", lambda *_: ""),
+        (move_command, "fence", lambda sink, left=None: leave_sink.fence(sink)),
     ],
-    "what the new cluster has forgotten": lambda: [(move_command, "_forgotten_there", lambda *_: "")],
+    "what the new cluster has forgotten": lambda: [
+        (move_command, "_forgotten_there", lambda *_: ""),
+        (move_command, "fence", lambda sink, left=None: leave_sink.fence(sink)),
+    ],
     "rows behind a move": lambda: [
         (whose, "note_moved", lambda checkpoint, _: checkpoint.forget(NOTED_PLACES))
         for whose in (carry_out, start_of_run)

@@ -73,6 +73,7 @@ class World:
         """Files of checkpoints that a power cut does not take."""
         self.tables: dict[str, Table] = {}
         self.meddled: set[str] = set()
+        self.parted = False  # partitions and groups were put back to several moments
         """Groups that strangers have moved."""
         self._living: App | None = None
         for name, partitions in (SOURCES | SINKS | {FILES: 1, SAVED: 1}).items():
