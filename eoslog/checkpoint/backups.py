@@ -240,9 +240,9 @@ def _is_decided_since(standing: Standing, backup: Backup) -> bool:
     if backup.cluster is None and _left_by(standing) is not None:
         return True
     made = last.of_query
-    is_own = made is not None and made.batch.query_id == standing.query_id
-    if made is not None and is_own and _is_one_of(made.batch, backup):
+    if made is not None and _is_one_of(made.batch, backup):
         return False
+    is_own = made is not None and made.batch.query_id == standing.query_id
     is_as_before = backup.is_open and last.sequence == backup.sequence
     return not is_as_before or (is_own and backup.cluster is None)
 

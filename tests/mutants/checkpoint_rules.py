@@ -102,7 +102,6 @@ MUTANTS: list[Mutant] = [
         Break("what was written since is taken back", "_is_decided_since", "_is_one_of(made.batch, backup)", "True"),
         Break("decisions of two names have one count", "_is_decided_since", "is_own and backup.cluster is None", "False"),
         Break("decisions that were forgotten count", "_is_decided_since", "backup.is_open and last.sequence == backup.sequence", "last.sequence == backup.sequence"),
-        Break("what another query has written since is taken back", "_is_decided_since", "made.batch.query_id == standing.query_id", "True"),
         Break("the query may have come before another one", "_is_decided_since", "made = last.of_query", "made = last.of(standing.query_id)"),
         Break("a group that is gone keeps an edit", "_forget_new", "said.code not in _GONE", "True"),
         Break("what is done since an edit does not tell", "_is_done_since", "batch >= end + (not is_rebuilt)", "False"),
