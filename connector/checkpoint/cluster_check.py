@@ -19,7 +19,8 @@ def check_cluster(then: str | None, now: str | None, moved_to: str | None = None
         return True
     raise WrongCluster(
         f"the checkpoint's offsets are of the cluster {then}, and kafka.bootstrap.servers leads to the "
-        f"cluster {now}: offsets of one mean nothing in the other. Correct kafka.bootstrap.servers; or begin "
+        f"cluster {now}: offsets of one mean nothing in the other. Correct kafka.bootstrap.servers. Or, if "
+        "the topics were copied and the old cluster answers, give eoslog checkpoint move-cluster. Or begin "
         "with a new checkpoint and startingOffsets; or, if the topics were moved with their offsets as they "
         f"are, set cluster.moved.to={now}"
     )
@@ -46,9 +47,10 @@ def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: C
         return True
     raise WrongCluster(
         f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
-        f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
-        "begin with a new checkpoint; or, if the last batch is complete on the old one, and Spark has noted "
-        f"it as done, set {to_accept(word, accepted)}"
+        f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers. Or, "
+        "while the old one answers, give eoslog checkpoint move-cluster, which looks there. Or begin with a "
+        "new checkpoint; or, if this checkpoint is the newest one, and its last batch is complete on the old "
+        f"cluster and noted by Spark as done, set {to_accept(word, accepted)}"
     )
 
 
