@@ -48,6 +48,7 @@ from tests.checkpoint.checkpointkit import (
     decide,
     group_of,
     last,
+    last_of,
     lines,
     plan,
     run,
@@ -952,6 +953,8 @@ def test_a_batch_that_may_be_complete_on_the_old_cluster(
         (word,) = re.findall(rf"start\.accepted=(\S+batch-{way}:[^ ,]+)", str(caught.value))
         moved = moved.on(new, start_accepted=word)
         assert moved.start()
+        decided = last_of(there, query.sink["transactional.id"])
+        assert decided is not None and bool(decided.places) == (way == "missing"), "places there, not here"
     ran(moved, 30)
     on_new = query.on(new)
     ran(on_new, 40)
