@@ -110,7 +110,7 @@ class Claim(NamedTuple):
     def told(self, lines: Sequence[str]) -> str | None:
         """The last line that the pattern finds, without what draws around it. None: there is none."""
         found = [line for line in lines if re.search(self.says, line)]
-        return found[-1].strip("= \n").replace("|", "/") if found else None
+        return " ".join(re.sub("[=│]", " ", found[-1]).replace("|", "/").split()) if found else None
 
 
 def claims() -> list[Claim]:

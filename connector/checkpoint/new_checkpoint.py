@@ -278,6 +278,8 @@ def _by(note: Note | None) -> str:
 
 def _way_on(story: StartFacts, at_group: bool) -> str:
     """How a new checkpoint goes on where the sink's last batch ended. `at_group`: the group is elsewhere."""
+    if before := {tp[0] for tp in story.unread if tp in story.committed}:  # a line would lead here again
+        return f"Go on with the checkpoint of that batch, if it is there: {take_up(before)}."
     ends = {} if story.left is None else story.left.by_name
     said = starting_at({name: _line_for(story, name, end) for name, end in ends.items()})
     if said:
@@ -286,6 +288,12 @@ def _way_on(story: StartFacts, at_group: bool) -> str:
     if at_group:
         return "Start it with another new checkpoint, and startingOffsets by number where that batch ended."
     return StartsElsewhere.advice
+
+
+def take_up(topics: Collection[str]) -> str:
+    """How a query goes on in topics that an earlier query of its sink has read."""
+    each = ", and ".join(f"eoslog checkpoint add-topic CHECKPOINT {topic}" for topic in sorted(topics))
+    return f"give {each}; then start it"
 
 
 def _line_for(story: StartFacts, name: str, end: str) -> str:

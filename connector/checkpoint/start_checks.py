@@ -77,18 +77,21 @@ def check_taken_over(
     accepted: Collection[str],
     *,
     is_left: bool = False,
+    fresh: Collection[TopicPartition] = (),
 ) -> None:
     """Check that no other query has taken over this one's sink: this one must not continue then.
 
     `stands`: this query's offsets. `committed`: if the sink has committed other offsets for another query,
     that query has taken over. `is_left`: this query has another sink now, so it would not stop the other
-    query; then the other query has taken over even if it has only begun, at this query's offsets. Raises
-    TakenOver unless that is accepted.
+    query; then the other query has taken over even if it has only begun, at this query's offsets. `fresh`:
+    who has decided what it read of them came before this query, and check_grown tells it. Raises TakenOver
+    unless that is accepted.
     """
     moved = {
         tp: (found.offset, found.note)
         for tp, found in committed.items()
         if found.note and found.note.sink == sink and found.note.query != batch.query_id
+        if not (tp in fresh and found.note.decided)
     }
     moved = {tp: found for tp, found in moved.items() if is_left or found[0] != stands.get(tp)}
     if not moved:
@@ -140,7 +143,8 @@ def check_story(story: StartFacts) -> list[str]:
     if story.is_new:
         return check_new_checkpoint(story)
     stands = story.ended[1] if story.ended else {}
-    check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
+    told = story.sink, story.batch, story.group, story.committed, stands, story.accepted
+    check_taken_over(*told, fresh=story.fresh)
     check_followed(story.sink, story.batch, story.group, story.followed_by, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
     check_completed(story.sink, story.done, ours, story.accepted, story.last_written)

@@ -82,7 +82,8 @@ class StartFacts(NamedTuple):
     `cut`: partitions whose log was cut below where that batch or the group ended, and where it differs.
     `word`: of the sink's last decision, "": none. `went_to`: where the sink's last query has written, if
     this one writes to another topic. `left_out`: partitions that the sink's last query has read and a new
-    checkpoint does not, with where it stood in them.
+    checkpoint does not, with where it stood in them. `fresh`: partitions that this query reads for the first
+    time, if it has made the sink's last decision.
     """
 
     sink: str
@@ -110,6 +111,7 @@ class StartFacts(NamedTuple):
     word: str = ""
     went_to: str | None = None
     left_out: Mapping[TopicPartition, int] = MappingProxyType({})
+    fresh: Collection[TopicPartition] = ()
 
     def replaces(self, sink: str) -> str:
         """The word of start.accepted for a query that begins at another sink's offsets, and takes its place.

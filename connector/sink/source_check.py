@@ -4,7 +4,7 @@ It is done before a row is written. The rules are in source_changes.py."""
 
 from collections.abc import Callable, Collection
 
-from eoslog.client.wire.cluster import shared_cluster
+from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.source_changes import (
@@ -45,7 +45,8 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
         check_exchanged(before, now, options.accepted)
         _check_files(checkpoint, before, now, options.accepted)
     if begun is not None and before is not None and grown(before, now):  # at_least_once may read again
-        check_grown(before, now, _read_before(options, view, sink, before), options.accepted)
+        known = shared_cluster(options.client), options.group_of(sink), sink
+        check_grown(before, now, read_before(*known, view, before), options.accepted)
     if not now.names:
         return
     asked = asked_ends()
@@ -62,15 +63,15 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     checkpoint.note(_FILE, removed.text())
 
 
-def _read_before(
-    options: SinkOptions, view: CheckpointView, sink: str, before: Planned
+def read_before(
+    cluster: Cluster, group: str | None, sink: str, view: CheckpointView, before: Planned
 ) -> Callable[[TopicPartition], int]:
     """Up to where a partition was read by former sources, by this one before another connector's batch, which
     names what it reads alone, or before this checkpoint by who had the sink's name and its group; 0: by
-    nobody."""
-    now, group = view.planned, options.group_of(sink)
+    nobody. `before`: the batch before the planned one."""
+    now = view.planned
     wanted = {place: 0 for places in grown(before, now).values() for place in places}
-    committed = committed_offsets(shared_cluster(options.client), group, wanted)
+    committed = committed_offsets(cluster, group, wanted)
     former = _removed(view.checkpoint).after(before, now)
     kept = view.checkpoint.stood(wanted, now.batch_id, now.topic_ids())
 

@@ -44,7 +44,7 @@ from eoslog.connector.checkpoint.new_checkpoint import (
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink, NotedStarts, abridged
 from eoslog.connector.checkpoint.refreshed_flow import check_not_refreshed
-from eoslog.connector.checkpoint.source_changes import canonical_text
+from eoslog.connector.checkpoint.source_changes import canonical_text, grown
 from eoslog.connector.checkpoint.spark_logs import Planned, is_eoslog
 from eoslog.connector.checkpoint.start_checks import (
     check_followed,
@@ -349,8 +349,8 @@ class StartOfRun:
         if given is not None and given.sink is not None:
             names.add((given.sink, given.group))
         for sink, group in sorted(names, key=str):
-            self._check_taken_over(sink, group)
             last = self._observed[sink] = self._runner.run(observed_decision(Sink(sink)))
+            self._check_taken_over(sink, group, last)
             if sink == self._sink.id:  # of another one, _leave tells what it has decided
                 known = self.known_starts
                 if last is not None and last.left is not None and self._returns(given, last):
@@ -369,7 +369,7 @@ class StartOfRun:
         sink = self._sink
         return given.sink != sink.id or (is_away and has_moved_away(last, sink, self._view.batch.query_id))
 
-    def _check_taken_over(self, sink: str, group: str | None) -> None:
+    def _check_taken_over(self, sink: str, group: str | None, last: Decision | None) -> None:
         view = self._view
         if view.completed is None:
             return
@@ -377,8 +377,9 @@ class StartOfRun:
         before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
         committed = committed_offsets(self._cluster, group, ends, stable=False)
         stands = (before or view.planned).topic_offsets()
-        accepted, is_left = self._options.accepted, sink != self._sink.id
-        check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
+        told, is_left = (sink, view.batch, group, committed, stands), sink != self._sink.id
+        accepted, fresh = self._options.accepted, fresh_of(view, last)
+        check_taken_over(*told, accepted, is_left=is_left, fresh=fresh)
 
     def _leave(self, given: NotedSink, old: str) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
@@ -498,6 +499,7 @@ class StartOfRun:
             word="" if last is None else last.word,
             went_to=elsewhere(self._sink, last, committed, self._options),
             left_out=left_out_of(self._cluster, view, left),
+            fresh=fresh_of(view, last),
         )
 
     def _end_forgotten(self, sink: Sink, places: Places, *, commit: bool) -> bool:
@@ -526,6 +528,16 @@ def _is_first(view: CheckpointView) -> bool:
 def _of_query(last: Decision | None, view: CheckpointView) -> Batch | None:
     """The batch that the checkpoint's query has decided last, as the sink's last decision tells."""
     return None if last is None else last.last_of(view.batch.query_id)
+
+
+def fresh_of(view: CheckpointView, last: Decision | None) -> list[TopicPartition]:
+    """Partitions that the planned batch is the first to read, if its query has made the sink's last
+    decision: who has read them before is no successor."""
+    made = None if last is None else last.of_query
+    before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
+    if made is None or made.batch.query_id != view.batch.query_id or before is None:
+        return []
+    return [place for places in grown(before, view.planned).values() for place in places]
 
 
 def plan_of(decision: Decision | None) -> Planned | None:

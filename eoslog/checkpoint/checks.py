@@ -15,6 +15,7 @@ from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, has_rest
 from eoslog.connector.checkpoint.completed_batches import check_forgotten, check_last
 from eoslog.connector.checkpoint.new_checkpoint import remade
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
+from eoslog.connector.checkpoint.source_changes import SourcesChanged, check_grown, grown
 from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.checkpoint.start_checks import check_story
 from eoslog.connector.checkpoint.start_facts import StartFacts
@@ -27,8 +28,10 @@ from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.noted_rows import rows_behind, rows_found, seen_of_planned
+from eoslog.connector.sink.source_check import read_before
 from eoslog.connector.sink.start_of_run import (
     cut_of,
+    fresh_of,
     known_id,
     left_out_of,
     plan_of,
@@ -41,7 +44,8 @@ def problems(cluster: Cluster, standing: Standing) -> list[str]:
     """Everything that is wrong, one text each; empty: the next start goes on. Raises KafkaError,
     EoslogError."""
     found = [*_unfinished(standing), *_files(standing), *_foreach(standing), *_story(cluster, standing)]
-    return list(dict.fromkeys([*found, *_lost_rows(cluster, standing), *_lost(cluster, standing)]))
+    found += [*_lost_rows(cluster, standing), *_lost(cluster, standing), *_grown(cluster, standing)]
+    return list(dict.fromkeys(found))
 
 
 def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list[str]:
@@ -56,7 +60,8 @@ def stops(cluster: Cluster, standing: Standing, *, forked: bool = False) -> list
 
 def says(cluster: Cluster, standing: Standing) -> str:
     """What the next start will do first, or what will stop it. Raises KafkaError, EoslogError."""
-    found = [*_unfinished(standing), *stops(cluster, standing), *_lost(cluster, standing)]
+    found = [*_unfinished(standing), *stops(cluster, standing)]
+    found += [*_lost(cluster, standing), *_grown(cluster, standing)]
     if found:
         return f"stop: {found[0]}"
     return (NextStart.DECIDE_AGAIN if is_forgotten(cluster, standing) else standing.next_start).value
@@ -164,6 +169,7 @@ def _warnings(cluster: Cluster, standing: Standing) -> Iterator[str]:
         cut=cut_of(cluster, view, left, committed),
         word="" if last is None else last.word,
         left_out=left_out_of(cluster, view, left),
+        fresh=fresh_of(view, standing.decision),
     )
     if seen := seen_of_planned(cluster, view, standing.decided):
         places = NotedPlaces.read(standing.checkpoint)
@@ -209,6 +215,21 @@ def _lost(cluster: Cluster, standing: Standing) -> Iterator[str]:
             yield f"DataLoss: {lost}"
         for (topic, partition), at in log_cut_at(cluster, position).items():
             yield f"DataLoss: the log of {topic}-{partition} was cut, and differs from offset {at} on"
+
+
+def _grown(cluster: Cluster, standing: Standing) -> Iterator[str]:
+    """The planned batch is the first to read what was read before. An edit takes it out of the checkpoint."""
+    if standing.sink is None or standing.next_start is not NextStart.REPLAY:
+        return
+    view, note = CheckpointView.of(standing.checkpoint), standing.note
+    before = standing.checkpoint.planned_if_kept(view.batch.batch_id - 1)
+    if before is None or not grown(before, view.planned):
+        return
+    known = cluster, note.group if note else None, standing.sink.id
+    try:
+        check_grown(before, view.planned, read_before(*known, view, before), ())
+    except SourcesChanged as fault:
+        yield f"{type(fault).__name__}: {fault}"
 
 
 def check_log(cluster: Cluster, standing: Standing) -> None:

@@ -55,9 +55,9 @@ class CopyQuery:
         """Give the source so many rows, which are numbered."""
         self.kafka.put(self.source, [b"r%d" % number for number in range(first, first + count)])
 
-    def start(self, *, killed: bool = False) -> bool:
+    def start(self, *, killed: bool = False, empty: bool = False) -> bool:
         """A new driver runs one batch with all there is. Returns whether there was anything. `killed`: when
-        the batch is begun."""
+        the batch is begun. `empty`: a batch without rows counts, as in a query with state."""
         _as_a_new_driver(self.patch)
         for folder in ("offsets", "commits"):
             (self.place / folder).mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class CopyQuery:
         begin = self._end(done) if done >= 0 else reader.initialOffset()
         if planned == done:
             end = reader.latestOffset(begin, ReadAllAvailable())
-            if end == begin:
+            if end == begin and not empty:
                 return False
             (self.place / "offsets" / str(done + 1)).write_text(SETTINGS + json.dumps(end))
         self._write(reader, begin, done + 1, address, killed)

@@ -21,7 +21,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.source_changes import SourcesChanged
-from eoslog.connector.commit.faults import StartsElsewhere
+from eoslog.connector.commit.faults import StartsElsewhere, TakenOver
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -627,3 +627,87 @@ def test_a_topic_that_was_left_before_another_connectors_batch(
         pass
     rows = sorted(row[3] for row in kafka.rows(target))
     assert rows == sorted(row[3] for topic in (one, two) for row in kafka.rows(topic))
+
+
+@pytest.mark.parametrize("way", ["at once", "after a new checkpoint"])
+def test_a_topic_that_was_left_out_with_a_new_checkpoint(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """An earlier query of the sink has read it: it is no successor. The way out that each message names
+    ends."""
+    kafka = Kafka(broker.bootstrap)
+    one, two, target = kafka.topic(), kafka.topic(), kafka.topic()
+    names = {"transactional.id": f"s-{one}", "kafka.group.id": f"g-{one}"}
+    first = CopyQuery(tmp_path / "first", kafka, f"{one},{two}", target, names, monkeypatch)
+    kafka.put(one, [b"a%d" % number for number in range(10)])
+    kafka.put(two, [b"b%d" % number for number in range(5)])
+    assert first.start()
+    committed = {"startingOffsets": "committed", **names}
+    alone = replace(first, place=tmp_path / "alone", source=one, reads=committed)
+    kafka.put(one, [b"a%d" % number for number in range(10, 20)])
+    with pytest.raises(StartsElsewhere, match=r"are left out") as refused:
+        alone.start()
+    word = str(refused.value).rpartition("start.accepted=")[2]
+    assert replace(alone, sink={**names, "start.accepted": word}).start()
+    kafka.put(one, [b"a%d" % number for number in range(20, 30)])
+    assert alone.start()
+    for topic, rows in ((one, range(30, 40)), (two, range(5, 8))):
+        kafka.put(topic, [b"c%d" % number for number in rows])
+    both = replace(alone, source=f"{one},{two}", reads={})
+    with pytest.raises(SourcesChanged, match=f"what was read before .{two}-0 up to 5") as stopped:
+        both.start()
+    said = str(stopped.value)
+    checked = CliRunner().invoke(
+        main, ["checkpoint", "check", str(both.place), "--bootstrap-server", broker.bootstrap]
+    )
+    assert checked.exit_code == 1 and f"SourcesChanged: {said}"[:300] in checked.output, checked.output
+    if way == "after a new checkpoint":
+        anew = replace(both, place=tmp_path / "anew", reads=committed)
+        with pytest.raises(StartsElsewhere, match=f"{two}-0 at 5") as elsewhere:
+            anew.start()
+        said = str(elsewhere.value)
+    named = re.search(r"eoslog (checkpoint add-topic) CHECKPOINT (\S+)( --start '(.*?)')?; then", said)
+    assert named is not None, said
+    start = ["--start", named[4]] if named[3] else []
+    typed = [*named[1].split(), str(both.place), named[2], *start, "--watch", "0", "--fence"]
+    done = CliRunner().invoke(main, [*typed, "--bootstrap-server", broker.bootstrap])
+    assert done.exit_code == 0, done.output
+    while both.start():
+        pass
+    written = sorted(row[3] for row in kafka.rows(target))
+    assert written == sorted(row[3] for topic in (one, two) for row in kafka.rows(topic))
+
+
+def test_a_topic_that_a_successor_has_read_first(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken over, although this query never stood where that one stands."""
+    kafka = Kafka(broker.bootstrap)
+    one, two, target = kafka.topic(), kafka.topic(), kafka.topic()
+    names = {"transactional.id": f"s-{one}", "kafka.group.id": f"g-{one}"}
+    old = CopyQuery(tmp_path / "old", kafka, one, target, names, monkeypatch)
+    old.puts(0)
+    assert old.start()
+    kafka.put(two, [b"b"])
+    both = replace(old, source=f"{one},{two}", reads={"startingOffsets": "committed", **names})
+    assert replace(both, place=tmp_path / "successor").start()
+    with pytest.raises(TakenOver, match=f"{two}-0 at 1, this query stands at None"):
+        replace(both, reads={}).start()
+
+
+def test_a_successor_without_rows_yet_whose_decision_is_forgotten(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands where the query stands that has left the name. Both would read on from there."""
+    kafka = Kafka(broker.bootstrap)
+    source, target, sink = kafka.topic(), kafka.topic(), f"s-{kafka.topic()}"
+    names = {"transactional.id": sink, "kafka.group.id": f"g-{source}"}
+    old = CopyQuery(tmp_path / "old", kafka, source, target, names, monkeypatch)
+    old.puts(0)
+    assert old.start()
+    successor = replace(old, place=tmp_path / "new", reads={"startingOffsets": "committed", **names})
+    assert successor.start(empty=True)
+    kafka.admin.delete_consumer_groups([sink])[sink].result(30)
+    old.puts(10)
+    with pytest.raises(TakenOver, match=f"{source}-0 at 10, this query stands at 10"):
+        old.on(kafka, transactional_id="another").start()

@@ -436,8 +436,12 @@ def test_links_lead_to_files_and_sections(name: str) -> None:
 # Facts that pages told in different ways: each has one page, which a test or figures back.
 
 NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten)"
-MADE = re.compile(r"<!-- (kafka|PySpark) versions -->.*?<!-- end of \1 versions -->", re.DOTALL)
-"""Made from results by tests/versions."""
+MADE = re.compile(
+    r"<!-- (kafka|PySpark) versions -->.*?<!-- end of \1 versions -->"
+    r"|<!-- made by: make certify -->.*?<!-- end of certified -->",
+    re.DOTALL,
+)
+"""Made from results, by tests/versions and `make certify`."""
 
 ONE_PAGE = {
     rf"\b{NUMBER}(?: or {NUMBER})? (?:more )?round trips|round trips \(\d+": "docs/exactly-once.md",

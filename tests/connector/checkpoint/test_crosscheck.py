@@ -499,6 +499,15 @@ def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() 
     check_taken_over("s", of("successor", 5), "g", where, {PLACE: 40}, (), is_left=True)
 
 
+def test_who_has_read_before_what_is_read_first_is_no_successor() -> None:
+    """Under at_least_once nobody knows who came first."""
+    where = {PLACE: NotedOffset(40, note(0, "earlier"))}
+    check_taken_over("s", of("q", 5), "g", where, {}, (), fresh=[PLACE])
+    for fresh, found in (([], note(0, "earlier")), ([PLACE], note(0, "earlier")._replace(decided=False))):
+        with pytest.raises(TakenOver):
+            check_taken_over("s", of("q", 5), "g", {PLACE: NotedOffset(40, found)}, {}, (), fresh=fresh)
+
+
 def ended(*ends: int) -> Planned:
     """The plan of the sink's last batch: where each of its sources ended."""
     return Planned(7, tuple(f'{{"t":{{"0":{at}}}}}' for at in ends))
