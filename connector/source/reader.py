@@ -327,6 +327,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
         lost = self._reported(lost, self._parted(until, latest))
         there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
+        there |= {tp: end for tp, (_, end) in lost.back.items()}
         return back_to(lost.parted, until._replace(offsets=there))
 
     def _check_named(self, begin: SourcePosition, until: SourcePosition) -> None:

@@ -204,6 +204,7 @@ MUTANTS: list[Mutant] = [
             "if least is None or delay_ms is None:\n    return False\nif self._last_batch is None:\n    return True",
         ),
         Break("the end of a replay may be gone", "StreamReader._compare_replay", "{tp: at for tp, at in until.offsets.items() if begin.offsets.get(tp, 0) < at}", "{}"),
+        Break("the end of a replay is beyond a shorter log", "StreamReader._compare_replay", "lost.back.items()", "()", ("tests/connector/source/test_source_restored.py",)),
         Break("the beginning of a replay may be gone", "StreamReader._compare_replay", "plan.losses(first, latest.offsets, earliest=earliest).early", "plan.losses(first, latest.offsets, earliest=earliest).early and {}"),
     ),
     *mutants_of(
