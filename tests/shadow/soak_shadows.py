@@ -15,6 +15,8 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -47,6 +49,8 @@ from tests.stateful.soak_take_over import (
 AGAIN = ("batches after the one", "a transaction is open", "has not done batch", "has no batch")
 """What a take-over says if the shadow has to run for longer."""
 REST = 8
+APART = 0.1
+"""Rows so many seconds apart are of two batches."""
 FOLLOWED = 5
 """Batches that a shadow does before it takes over."""
 
@@ -214,11 +218,14 @@ def run(
         for began in took
     ) or sorted(reader.spans[n + 1][0] - reader.spans[n][1] for n in range(take_overs))
     batches.sort()
+    between = (after - before for before, after in pairwise(reader.seen))
+    usual = sorted((Counter(at for at in between if at > APART) - Counter(waits)).elements())
     print(
         f"{take_overs} take-overs in {versions.tries} tries, {killed} processes killed, {feed.rows} rows, "
         f"{reader.rows.total()} windows by {len(reader.versions)} versions, {versions.added} of them added "
         f"at take-overs: {lost} lost or wrong, {doubled} doubled or wrong; readers "
-        f"waited: median {waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s; a micro-batch of the "
+        f"waited: median {waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s, and "
+        f"otherwise {usual[len(usual) // 2]:.2f} s and {usual[-1]:.2f} s; a micro-batch of the "
         f"running version: median {batches[len(batches) // 2]:.2f} s, longest {batches[-1]:.2f} s",
         flush=True,
     )

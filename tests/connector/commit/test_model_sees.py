@@ -195,7 +195,7 @@ def hand_overs_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def successors_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(start_checks, "check_taken_over", lambda *told: None)
+    patch.setattr(start_checks, "check_taken_over", lambda *told, **more: None)
     patch.setattr(begin, "_keep", nothing)  # a process that remembers nothing acquires the sink
 
 
