@@ -152,16 +152,9 @@ def check_taken(
     `left`: the decisions at which the batch before this one ends. `noted`, `topic`: as in check_apart.
     `location`: of the checkpoint."""
     for cut in left:
-        written = {name for name, _ in cut.written}
-        if noted == cut.sink and topic in {name for name, _ in cut.own} - written:
-            raise OptionError(
-                f"this checkpoint has taken the place of the query with transactional.id={cut.sink}, and is "
-                f"started into topic {topic}, which it had as a shadow: readers of that query's topic would "
-                f"miss its rows. Nothing was written. Set topic={', '.join(sorted(written))}, "
-                f"transactional.id={cut.sink} and kafka.group.id={cut.group}"
-            )
-        shared = topic is None or topic in written or sink == cut.sink or group == cut.group
-        if noted == cut.sink or not shared:
+        if noted == cut.sink and topic in _own_topics(cut):
+            raise OptionError(_into_its_own(cut, topic))
+        if noted == cut.sink or not _shares(cut, sink, group, topic):
             continue
         raise OptionError(
             f"this checkpoint is a shadow's of the query with transactional.id={cut.sink}, has not taken "
@@ -170,3 +163,51 @@ def check_taken(
             f"{location}. For it to be a shadow again, remove what this start has planned: eoslog checkpoint "
             f"rewind {location} --to-batch {batch_id - 1}"
         )
+
+
+def check_left(
+    cut: ShadowCut,
+    sink: str | None,
+    group: str | None,
+    topic: str | None,
+    noted: Sequence[str],
+    location: str,
+    batch_id: int,
+) -> None:
+    """The same of a checkpoint that has gone on without shadow.of for a batch or more. `cut`: where it ended
+    as a shadow. `noted`: the sinks that it was given to since, the present one first. Who has taken over may
+    be given other names later, but not those that it had as a shadow."""
+    taken = cut.sink in noted
+    if taken and noted[0] == cut.sink != sink and topic in _own_topics(cut):
+        raise OptionError(_into_its_own(cut, topic))
+    if taken or not _shares(cut, sink, group, topic):
+        return
+    raise OptionError(
+        f"this checkpoint was a shadow's of the query with transactional.id={cut.sink}, has gone on without "
+        "shadow.of since, and is started into what is that query's: rows would be there twice, or missing. "
+        f"Nothing was written. For it to be a shadow again, give eoslog checkpoint rewind {location} "
+        f"--to-batch {batch_id - 1}, and start it as it was with shadow.of; or begin anew, with a new "
+        "checkpoint"
+    )
+
+
+def _shares(cut: ShadowCut, sink: str | None, group: str | None, topic: str | None) -> bool:
+    """Whether one of these is the query's that is shadowed. `topic` None: each row names its own."""
+    written = {name for name, _ in cut.written}
+    return topic is None or topic in written or sink == cut.sink or group == cut.group
+
+
+def _own_topics(cut: ShadowCut) -> set[str]:
+    """What the shadow alone writes to."""
+    own, written = ({name for name, _ in ends} for ends in (cut.own, cut.written))
+    return own - written
+
+
+def _into_its_own(cut: ShadowCut, topic: str | None) -> str:
+    written = sorted({name for name, _ in cut.written})
+    return (
+        f"this checkpoint has taken the place of the query with transactional.id={cut.sink}, and is "
+        f"started into topic {topic}, which it had as a shadow: readers of that query's topic would "
+        f"miss its rows. Nothing was written. Set topic={', '.join(written)}, "
+        f"transactional.id={cut.sink} and kafka.group.id={cut.group}"
+    )

@@ -59,7 +59,13 @@ from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.saved.run_again import check_equal_run, check_state_topic, is_run_again
 from eoslog.connector.sink import token_begin
 from eoslog.connector.sink.noted_rows import lost_with_a_leader
-from eoslog.connector.sink.shadow_sink import as_begun, in_its_place, note_if_taken, stand_if_wanted
+from eoslog.connector.sink.shadow_sink import (
+    as_begun,
+    check_left_shadow,
+    in_its_place,
+    note_if_taken,
+    stand_if_wanted,
+)
 from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
 from eoslog.connector.sink.start_of_run import (
     StartOfRun,
@@ -134,6 +140,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
         if options.state is not None:
             check_state_topic(shared_cluster(options.client), options.state, view.planned)
         check_begins(view, options.accepted)
+        check_left_shadow(options, view)
         start.before()
         if start.acquired:
             last_run = None
@@ -222,6 +229,7 @@ def _begin_plainly(options: SinkOptions, view: CheckpointView, runner: Runner) -
     """Begin a micro-batch of at_least_once: finish batches that earlier users of the checkpoint have decided,
     and, once in a run, batches that earlier users of the transactional.id have decided."""
     check_begins(view, options.accepted)
+    check_left_shadow(options, view)
     leave_for_none(options, runner, view)
     check_sources(options, view, options.transactional_id or view.batch.query_id, None)
     if options.transactional_id is None:

@@ -5,6 +5,7 @@ What a shadow writes to follows from its checkpoint alone: from the plan of the 
 `eoslog/sink`. So a start with the shadow's options goes on where the shadow has taken over.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.shadow_check import (
     check_apart,
+    check_left,
     check_not_its_own,
     check_taken,
     place_of,
@@ -26,9 +28,12 @@ from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.offsets.offsets import shadow_from_json, to_json
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.run.runner import Runner
 
+LEFT_SHADOW = "left-shadow"
+"""The name of a note: where a checkpoint ended as a shadow, when it goes on without shadow.of."""
 Runners = Callable[[SinkOptions], Runner]
 
 
@@ -56,16 +61,31 @@ def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -
         check_apart(cuts, *given, sink)
     else:
         check_taken(left, *given, sink, checkpoint.location, number)
+        checkpoint.note(LEFT_SHADOW, json.dumps(to_json({}, shadow=left[0])))
     return options
 
 
+def check_left_shadow(options: SinkOptions, view: CheckpointView) -> None:
+    """Check the first batch of a start without shadow.of, if earlier batches were a shadow's. Those right
+    behind them are checked in in_its_place(). Raises OptionError, CheckpointUnreadable."""
+    text = None if view.planned.shadows() else view.checkpoint.noted(LEFT_SHADOW)
+    cut = None if text is None else shadow_from_json(json.loads(text))
+    noted = None if cut is None else NotedSink.read(view.checkpoint)
+    if cut is None or noted is None:
+        return
+    sinks = [noted.sink or "", *(name for _, name, _ in noted.former)]
+    given = options.transactional_id, options.group_id, options.topic
+    check_left(cut, *given, sinks, view.checkpoint.location, view.batch.batch_id)
+
+
 def _noted_place(options: SinkOptions, view: CheckpointView, runners: Runners) -> NotedSink | None:
-    """The checkpoint's note of its sink. If the source has found that the shadow has taken over, that is
-    noted first, as long as the last decision is that of the batch before: who carried it out has died, or
-    this is a copy of before. Raises CommitFault, CheckpointUnreadable."""
+    """The checkpoint's note of its sink. If the shadow has taken over, as the source has found or as nobody
+    has asked, that is noted first, as long as the last decision is that of the batch before: who carried it
+    out has died, or this is a copy of before. Raises CommitFault, CheckpointUnreadable."""
     noted, number = NotedSink.read(view.checkpoint), view.batch.batch_id
-    over = [cut for cut in view.planned.shadows() if cut.over]
     before = view.checkpoint.planned_if_kept(number - 1)
+    cuts = view.planned.shadows()
+    over = [cut for cut in cuts if cut.over] if cuts or before is None else before.shadows()
     if len(over) != 1 or before is None or (noted is not None and noted.sink == over[0].sink):
         return noted
     last = runners(options).run(observed_decision(Sink(over[0].sink)))

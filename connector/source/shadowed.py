@@ -120,8 +120,9 @@ class Shadowed:
             topic, p = back[0]
             raise OptionError(
                 f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
-                f"query with transactional.id={sink} has read to {ends[topic, p]}: begin a new "
-                "checkpoint with startingOffsets=committed, or where that query began"
+                f"query with transactional.id={sink} has read to {ends[topic, p]}: start it when that query "
+                "has read as far; or begin a new checkpoint with startingOffsets=committed, or where that "
+                "query began"
             )
         if back:
             where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)

@@ -58,8 +58,9 @@ def cut_of(planned: Planned) -> ShadowCut:
     cuts = planned.shadows()
     if len(cuts) != 1:
         raise NoShadow(
-            f"batch {planned.batch_id} ends at no decision of another query: this is not the checkpoint of a "
-            "query with the option shadow.of, or not from this batch on; give a batch with --from-batch"
+            f"batch {planned.batch_id} ends at no decision of another query: it was planned without the "
+            "option shadow.of. If it is the last one, start the query with that option. Then compare later "
+            f"ones alone: --from-batch {planned.batch_id + 2}"
         )
     if cuts[0].over:
         raise NoShadow(
@@ -79,7 +80,7 @@ def steps(batches: Sequence[Planned], own_now: Offsets | None, *, goes_on: bool 
     """The steps of consecutive batches. The first batch is compared only if it is the query's own first one:
     else it says where the second begins. `own_now`: where the shadow's rows end, if the last batch is done;
     else it is left out. `goes_on`: the first one was compared before. Raises NoShadow."""
-    cuts = [(planned.batch_id, cut_of(planned)) for planned in batches]
+    cuts = [(planned.batch_id, cut_of(planned)) for planned in reversed(batches)][::-1]  # newest error first
     found: list[Step] = []
     for number, (batch, cut) in enumerate(cuts):
         before = cuts[number - 1][1] if number else None

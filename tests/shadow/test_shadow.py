@@ -306,7 +306,7 @@ def test_it_is_no_shadow(shadow: Shadow) -> None:
     for place in (shadow.place / "offsets").iterdir():
         place.write_text(f"v1\n{{}}\n{json.dumps(to_json({ORDERS: 1}))}")
     status, said = shadow.report()
-    assert status == 2 and "not the checkpoint of a query with the option shadow.of" in said, said
+    assert status == 2 and "planned without the option shadow.of" in said, said
 
 
 def test_no_checkpoint(shadow: Shadow, tmp_path: Path) -> None:

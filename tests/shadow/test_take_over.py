@@ -582,7 +582,7 @@ def another(both: Both) -> None:
         (held_back, "a transaction is open in"),
         (few_steps, "1 steps were compared, and at least 10 have to be, or all"),
         (no_batch, "the shadow has no batch yet"),
-        (another, "not the checkpoint of a query with the option shadow.of"),
+        (another, "planned without the option shadow.of"),
     ],
 )
 def test_what_is_refused(both: Both, history: Any, says: str) -> None:
