@@ -15,11 +15,12 @@ NO_BATCH = Batch("", -1)
 
 
 def leave(
-    old: Sink, batch: Batch, completed: int | None, left: Left | None = None
+    old: Sink, batch: Batch, completed: int | None, left: Left | None = None, ended: Decision | None = None
 ) -> Rules[ProducerIdentity]:
     """Before `batch` goes to another sink: fence the owner of the old sink, commit its last decision's
     transactions and abort the rest. Then note with that decision that the sink was left: `left`, None: it is
-    not. Returns the sink's identity.
+    not. `ended`: as the query has decided there last, for a sink that has forgotten it (ended_with); None:
+    then nothing is noted. Returns the sink's identity.
 
     A sealed transaction that stayed open would hold readers back for ever. Without the note a checkpoint that
     does not know of the other sink would begin where this one has ended. Raises CommitFault.
@@ -28,13 +29,19 @@ def leave(
     last = decode(old, owned.stored.chunks)
     done = is_complete(last, batch.query_id, completed)
     begun = yield from make_ready(old, owned, last, batch, is_complete=done)
-    if last is not None and left is not None and not _is_anothers(last, batch):
-        stamp = Stamp(old.id, owned.incarnation, owned.identity, last.sequence, begun.anchors, last.batch)
-        noted = last._replace(
-            sequence=last.sequence + 1, incarnation=owned.incarnation, winners=(), names="", left=left
+    known = last or ended
+    if known is not None and left is not None and not _is_anothers(known, batch):
+        stamp = Stamp(old.id, owned.incarnation, owned.identity, known.sequence, begun.anchors, known.batch)
+        noted = known._replace(
+            sequence=known.sequence + 1, incarnation=owned.incarnation, winners=(), names="", left=left
         )
         yield from decide(old, noted, stamp, None, TwoPhase.NEVER, last)
     return owned.identity
+
+
+def ended_with(batch: Batch, ends: str) -> Decision:
+    """What is known of a decision that is forgotten: its batch, and that one's plan."""
+    return Decision(0, batch, ProducerIdentity(-1, -1), (), (), ends=ends)
 
 
 def has_moved_away(last: Decision | None, sink: Sink, query_id: str) -> bool:
@@ -64,11 +71,11 @@ def taken_over(sink: Sink) -> Rules[Decision | None]:
     return decode(sink, owned.stored.chunks)
 
 
-def fence(sink: Sink, left: Left | None = None) -> Rules[ProducerIdentity]:
+def fence(sink: Sink, left: Left | None = None, ended: Decision | None = None) -> Rules[ProducerIdentity]:
     """Fence the sink's owner, so that the source offsets it has committed no longer change, and commit the
     transactions it has decided: a query that begins at these offsets does not write those rows. Returns the
     sink's identity. `left`: as in leave.
 
     The coordinator commits or aborts a decision that is on its way before it answers. Raises CommitFault.
     """
-    return (yield from leave(sink, NO_BATCH, None, left))
+    return (yield from leave(sink, NO_BATCH, None, left, ended))

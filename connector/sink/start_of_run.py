@@ -65,7 +65,14 @@ from eoslog.connector.commit.begin import (
 from eoslog.connector.commit.commands import Refused
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import KEPT_PLACES, Decision
-from eoslog.connector.commit.leave_sink import fence, has_moved_away, leave, stable_decision, taken_over
+from eoslog.connector.commit.leave_sink import (
+    ended_with,
+    fence,
+    has_moved_away,
+    leave,
+    stable_decision,
+    taken_over,
+)
 from eoslog.connector.commit.marker_proof import end_forgotten
 from eoslog.connector.commit.move_decision import give_up, move_decision
 from eoslog.connector.commit.observe import observed, observed_decision
@@ -392,7 +399,8 @@ class StartOfRun:
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
             self._runner.run(give_up(Sink(old), accepted))
-            self._runner.run(leave(Sink(old), batch, completed, noted_left(self._view, self._sink.id)))
+            left, ended = noted_left(self._view, self._sink.id), ended_in(given, self._view)
+            self._runner.run(leave(Sink(old), batch, completed, left, ended))
             logger.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
     def after(self, begun: Begun) -> None:
@@ -659,6 +667,14 @@ def noted_left(view: CheckpointView, sink: str) -> Left:
     return Left(word, sink, query, number, int(time.time()))
 
 
+def ended_in(given: NotedSink, view: CheckpointView) -> Decision | None:
+    """The batch with which a checkpoint leaves its sink, for a sink that has forgotten its decisions. None:
+    the sink has got no batch before, or Spark has removed it. Raises CheckpointUnreadable."""
+    query, number, _ = view.batch
+    kept = None if given.gets_first(number) else view.checkpoint.planned_if_kept(number - 1)
+    return None if kept is None else ended_with(Batch(query, number - 1, kept.digest), kept.ends)
+
+
 def learn_accepted(view: CheckpointView, last: Decision | None, known: KnownStarts) -> None:
     """Note the start of a copy whose decision counts here, as is accepted: `eoslog checkpoint rebuild` has to
     know it before this start has come to its end."""
@@ -708,7 +724,8 @@ def leave_for_none(options: SinkOptions, runner: Runner, view: CheckpointView) -
         if check_left_sink(options, runner, view, given, last).rows.lacks:
             forget_lacking(shared_cluster(options.client), view.checkpoint)
         runner.run(give_up(Sink(given.sink), options.accepted))
-        runner.run(leave(Sink(given.sink), view.batch, view.completed, noted_left(view, "")))
+        left, ended = noted_left(view, ""), ended_in(given, view)
+        runner.run(leave(Sink(given.sink), view.batch, view.completed, left, ended))
         unnumber(view)
     else:
         note_moved(view.checkpoint, options.topic or "")

@@ -53,7 +53,7 @@ from eoslog.connector.offsets.plan import recreated
 from eoslog.connector.run.places_in_log import followed
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, last_decision
 from eoslog.connector.sink.noted_rows import undecided_behind, visible_since
-from eoslog.connector.sink.start_of_run import cluster_id, decided_since, noted_left
+from eoslog.connector.sink.start_of_run import cluster_id, decided_since, ended_in, noted_left
 from eoslog.protocol.topic_partitions import TopicPartition
 
 WINDOW = 100
@@ -586,7 +586,7 @@ def _leave(old: Cluster, found: Standing, to: Batch) -> None:
     if last_decision(old, found.sink, found.note.decisions) != known:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
     made = None if known is None else known.of_query
-    if made is not None and made.batch.query_id == found.query_id:
+    if made is None or made.batch.query_id == found.query_id:
         view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))
-        runner.run(fence(found.sink, noted_left(view, found.sink.id)))
+        runner.run(fence(found.sink, noted_left(view, found.sink.id), ended_in(found.note, view)))
         runner.run(taken_over(found.sink))  # who has decided last has not gone (has_forgotten)

@@ -623,7 +623,7 @@ def goes_on(query: CopyQuery) -> None:
 
 def as_an_earlier_version(patch: pytest.MonkeyPatch) -> None:
     """Moves by the option, and by earlier versions, leave no mark on the cluster that is left."""
-    patch.setattr(move_command, "fence", lambda sink, left=None: leave_sink.fence(sink))
+    patch.setattr(move_command, "fence", lambda sink, left=None, ended=None: leave_sink.fence(sink))
 
 
 def test_a_copy_of_before_is_not_moved_again(
@@ -1217,4 +1217,28 @@ def test_a_move_that_ends_before_it_decides_there(
         patch.setattr(move_command, "carry_out", dies)
         assert isinstance(move(query, old, new).exception, Died)
     ran(query, 20)
+    assert query.astray == EXACT
+
+
+@pytest.mark.parametrize("who", ["a copy of before", "a new checkpoint"])
+def test_a_query_that_has_rested_for_long_leaves_a_mark(
+    query: CopyQuery, old: Kafka, new: Kafka, who: str
+) -> None:
+    """The old cluster has forgotten its decisions, and its offsets."""
+    copy = backed_up(query)
+    forget(old, query)
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+    there = query.on(new)
+    ran(there, 20, 30)
+    assert there.astray == EXACT
+    for topic in (query.source, query.target):
+        copied_behind(new, old, topic, 20)
+    one = query.on(old, copy)
+    if who == "a new checkpoint":  # the group has no offsets any more at which it would begin
+        one = replace(taking_its_place(query, old), reads={"startingOffsets": "earliest"})
+    with pytest.raises(TakenOver, match="was left for another cluster by batch 2") as caught:
+        one.start()
+    assert query.astray == EXACT and "Nothing was written" in str(caught.value)
+    assert (said := move(query, new, old)).exit_code == 0, said.output
+    ran(query, 40)
     assert query.astray == EXACT

@@ -97,13 +97,15 @@ MUTANTS: list[Mutant] = [
     *mutants_of(WITHIN, Break("all winners have the decision's half", "_half", "0 if names else batch.batch_id", "batch.batch_id")),
     *mutants_of(
         ("tests/connector/sink/test_sink_steps.py", f"{HERE}test_restarts.py"),
-        Break("a sink that was left does not say so", "leave", "last is not None and left is not None and (not _is_anothers(last, batch))", "False"),
+        Break("a sink that was left does not say so", "leave", "known is not None and left is not None and (not _is_anothers(known, batch))", "False"),
+        Break("a sink that has forgotten is left without a word", "leave", "last or ended", "last"),
+        Break("a sink that has got no batch is left with a word", "start_of_run.ended_in", "given.gets_first(number)", "False"),
         Break("who goes on in a sink is stopped", "_is_anothers", "known.start is not None", "False"),
         Break(
             "winners are carried out again",
             "leave",
-            "last._replace(sequence=last.sequence + 1, incarnation=owned.incarnation, winners=(), names='', left=left)",
-            "last._replace(sequence=last.sequence + 1, incarnation=owned.incarnation, names='', left=left)",
+            "known._replace(sequence=known.sequence + 1, incarnation=owned.incarnation, winners=(), names='', left=left)",
+            "known._replace(sequence=known.sequence + 1, incarnation=owned.incarnation, names='', left=left)",
         ),
     ),
     *mutants_of(

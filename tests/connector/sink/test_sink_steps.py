@@ -20,7 +20,7 @@ from eoslog.connector.checkpoint.checkpoint_view import CheckpointView, kept_of
 from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.decision import Decision, decode
+from eoslog.connector.commit.decision import Decision, Stored, decode
 from eoslog.connector.commit.faults import (
     CheckpointCopied,
     CheckpointMismatch,
@@ -732,6 +732,35 @@ def test_a_sink_that_was_left_is_not_gone_on_with(folder: Path, query: Query) ->
     anew.options = replace(anew.options, accepted=frozenset({word, f"new-checkpoint:{told.word}"}))
     anew.batch(0)
     assert query.last().left is None
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_sink_that_has_forgotten_its_decisions_is_left_with_a_mark(
+    folder: Path, query: Query, guarantee: str
+) -> None:
+    """The query has rested for so long; its rows tell nobody anything: a backup would write the next ones
+    again."""
+    query.batch(0)
+    backup = copied(query, folder / "backup")
+    query.bench.broker.groups.clear()
+    accepted = {"start__accepted": "decisions-gone:0"}
+    named(query, "another", processing__guarantee=guarantee, **accepted).plan(1)
+    committer.begin_stream(query.options, query.runner)  # type: ignore[arg-type]
+    told = query.last()
+    assert told.left is not None and told.left[2:4] == ("q", 1) and told.batch[:2] == ("q", 0)
+    backup.plan(1)
+    starts_in_vain(backup, "left for .* by batch 1")
+
+
+def test_a_sink_that_has_got_no_batch_is_left_without_a_mark(query: Query) -> None:
+    """It may be another query's, whose name was given by mistake."""
+    query.batch(0)
+    named(query, "mistaken").plan(1)
+    query.begin()
+    named(query, "another")
+    query.begin()
+    stored = query.bench.broker.fetch("mistaken")
+    assert isinstance(stored, Stored) and not stored.chunks
 
 
 def test_a_checkpoint_comes_back_to_the_sink_that_it_has_left(folder: Path, query: Query) -> None:
