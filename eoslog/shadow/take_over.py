@@ -107,7 +107,8 @@ def take_over_point(cluster: Cluster, shadow: Standing, decisions: str) -> TakeO
 def stands_at(cluster: Cluster, place: TakeOverPoint, seen: Decision) -> bool:
     """Whether the shadow's batch ends at the running query's last decision; else it is behind. Raises
     NoTakeOver if neither is so: the cluster has forgotten where the shadow stands, or the query was set
-    back."""
+    back; and if that query has gone on elsewhere, where it would write the shadow's next rows, too."""
+    _check_stayed(place.cut.sink, seen)
     cut, committed = place.cut, dict[TopicPartition, int]()
     if cut.decided is None:
         found = fetch_committed(cluster, cut.group, sorted(place.planned.topic_offsets()))
@@ -117,6 +118,27 @@ def stands_at(cluster: Cluster, place: TakeOverPoint, seen: Decision) -> bool:
     if not is_later(cut, seen):
         raise NoTakeOver(f"{forgotten(cut.sink, seen)}. Begin its shadow anew, with a new checkpoint")
     return False
+
+
+def _check_stayed(sink: str, seen: Decision) -> None:
+    """Raise NoTakeOver if the running query has left its sink."""
+    left = seen.left
+    if left is None:
+        return
+    to, anew = (
+        "with processing.guarantee=at_least_once, where it decides nothing",
+        "start it with exactly_once",
+    )
+    if left.sink == sink:
+        to, anew = "on another cluster", "begin its shadow anew there, with a new checkpoint"
+    elif left.sink:
+        to = f"with transactional.id={left.sink}"
+        anew = f"begin its shadow anew, with shadow.of={left.sink} and a new checkpoint"
+    raise NoTakeOver(
+        f"the query with transactional.id={sink} has gone on {to} since batch {left.batch_id}, and would "
+        f"write the shadow's next rows, too. Nothing was changed. To shadow it, {anew}; if it is to go on "
+        "here, start it once: its start says how"
+    )
 
 
 def no_decision(sink: str, decisions: str) -> str:

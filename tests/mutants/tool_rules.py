@@ -315,6 +315,7 @@ MUTANTS: list[Mutant] = [
         Break("what a forgotten start has planned stays", "carry_out_take_over", "shadow.checkpoint.change('offsets', unwritten, None)", "pass"),
         Break("a forgotten start is in the way", "take_over_point", "_unwritten(shadow) is not None", "False"),
         Break("the shadow may be behind", "take_over_point", "not stands_at(cluster, place, seen)", "False"),
+        Break("a sink that was left is taken over", "take_over.stands_at", "_check_stayed(place.cut.sink, seen)", "pass"),
         Break("an earlier version's group is not asked", "take_over.stands_at", "fetch_committed(cluster, cut.group, sorted(place.planned.topic_offsets()))", "{}"),
         Break("who stands nowhere is behind", "take_over.stands_at", "not is_later(cut, seen)", "False"),
         Break("a report says that it is not behind", "command.report", "now is not None and found.last.decided not in (None, decided_in(now)) and (not is_later(found.last, now))", "False"),

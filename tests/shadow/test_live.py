@@ -26,10 +26,11 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit, count
 from eoslog.connector.commit.faults import CommitFault, SinkFenced, TakenOver
+from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import stamp_of
-from eoslog.connector.commit.task_reports import Batch, Begun, Empty, Run
+from eoslog.connector.commit.task_reports import Batch, Begun, Empty, Left, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import ShadowCut, to_json
 from eoslog.connector.options.sink_options import SinkOptions, sink_options
@@ -635,6 +636,16 @@ def test_what_is_refused(
     assert done.exit_code in (1, 2) and says in done.output and "Traceback" not in done.output, done.output
     assert living.standing() == before
     assert TakeOverWish.read(Checkpoint.at(str(living.place))) is None
+
+
+def test_a_sink_that_was_left_is_not_taken_over(living: Living) -> None:
+    """Its query goes on elsewhere."""
+    living.runner.run(fence(living.old, Left("word", living.old.id, "old-query", living.done, 0)))
+    before = living.standing()
+    with living.taking_over() as done:
+        living.no_data([])
+    assert done[0].exit_code == 1 and "has gone on on another cluster" in done[0].output, done[0].output
+    assert living.standing() == before
 
 
 def test_the_state_is_saved_on(living: Living) -> None:

@@ -31,12 +31,13 @@ from eoslog.connector.commit import decide
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, Terms, commit, count
 from eoslog.connector.commit.decision import KEPT_QUERIES
+from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.places import Place
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.saved_state import Saved, TaskContents, Written
-from eoslog.connector.commit.task_reports import Batch, Empty
+from eoslog.connector.commit.task_reports import Batch, Empty, Left
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut, to_json
@@ -650,3 +651,21 @@ def test_the_shadow_is_stopped_first(both: Both, monkeypatch: pytest.MonkeyPatch
     living = both.runner.run(begin(shadow, Batch(both.new, 3)))[1].identity
     assert both.take_over("--fence").exit_code == 0
     assert both.identity(shadow) != living
+
+
+@pytest.mark.parametrize("to", ["its own", "another", ""])
+def test_a_sink_that_was_left_is_not_taken_over(both: Both, to: str) -> None:
+    """Its query writes the next rows elsewhere. If it goes on here again, its shadow may take its place."""
+    mark = Left("word", both.old.id if to == "its own" else to, "old-query", both.done, 0)
+    both.runner.run(fence(both.old, mark))
+    both.cover(both.ends(both.into))
+    before = both.standing()
+    for more in ([], ["--dry-run"]):
+        done = both.take_over(*more)
+        said = {"its own": "on another cluster", "another": "with transactional.id=another"}
+        assert done.exit_code == 1 and f"has gone on {said.get(to, 'with processing')}" in done.output, (
+            done.output
+        )
+        assert "Nothing was changed" in done.output and both.standing() == before
+    both.batch()
+    assert both.take_over().exit_code == 0, "that query has gone on here"
