@@ -32,7 +32,7 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.finish import clear_run, finish_late, is_of
-from eoslog.connector.commit.sink_transaction import write_lost_markers
+from eoslog.connector.commit.sink_transaction import was_used, write_lost_markers
 from eoslog.connector.commit.task_reports import Begun, Report, Run
 from eoslog.connector.commit.transactional_ids import Participant, Sink
 
@@ -101,10 +101,11 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     """
     try:
         # Acquire destroys the state that shows how the last transaction ended.
-        yield from write_lost_markers(sink)
+        state = yield from write_lost_markers(sink)
+        used = yield from was_used(sink, state)
     except CommitFault as fault:
         return Ended(Aborted.LEFT, left=(str(fault),))
-    raised = yield from ask(Acquire(sink.coordinator, run.identity))
+    raised = yield from ask(Acquire(sink.coordinator, run.identity, used))
     if isinstance(raised, Unknown) or (isinstance(raised, Refused) and raised.code not in FENCED):
         return Ended(Aborted.LEFT, left=(f"{sink.coordinator}: {raised}",))
     stored = yield from look_up(sink.group)

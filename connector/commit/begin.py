@@ -38,7 +38,7 @@ from eoslog.connector.commit.marker_proof import look_back
 from eoslog.connector.commit.observe import observed
 from eoslog.connector.commit.replay import OnLost, copied, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
-from eoslog.connector.commit.sink_transaction import fetch_stored, write_lost_markers
+from eoslog.connector.commit.sink_transaction import fetch_stored, shows_use, was_used, write_lost_markers
 from eoslog.connector.commit.task_reports import Batch, Begun, Left, Run
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.protocol.errors import ErrorCode
@@ -183,7 +183,9 @@ def acquire(sink: Sink) -> Rules[Owned]:
     left = yield from write_lost_markers(sink)
     if left is not None and left.elsewhere:
         yield from _check_hidden(sink)
-    identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
+    used = yield from was_used(sink, left)
+    what = f"sink {sink.id} cannot be acquired"
+    identity = yield from demand(Acquire(sink.coordinator, used=used), what)
     stored = yield from fetch_stored(sink, identity, everywhere=True)
     check_place(sink, stored)
     return Owned(identity, identity, stored, True)
@@ -191,12 +193,12 @@ def acquire(sink: Sink) -> Rules[Owned]:
 
 def has_forgotten(sink: Sink) -> Rules[bool]:
     """Whether the sink has decided, and its group has no decision any more: it was deleted, or has expired.
-    That is seen until the sink is acquired. Raises DecisionElsewhere, CommitFault."""
+    That is seen until the sink decides again. Raises DecisionElsewhere, CommitFault."""
     if (yield from observed(sink)) is not None:
         return False
     what = f"sink {sink.id} cannot be looked up"
     state = (yield from demand(Describe((sink.coordinator,)), what))[sink.coordinator]
-    if state is None or state.state != "CompleteCommit":
+    if state is None or not shows_use(state):
         return False
     check_place(sink, (yield from demand(FetchStored(sink.group, everywhere=True, stable=False), what)))
     if state.elsewhere:
@@ -265,16 +267,18 @@ def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
     stored = yield from fetch_stored(sink, run.identity)
     if state is None:  # expired after days without use, and not acquired since
         return None
+    used = shows_use(state) or bool(stored.chunks)
     if not left_by(run, state, decode(sink, stored.chunks)):
         if state.identity != run.identity:
             raise _lost_since(sink, run, state, decode(sink, stored.chunks))
         # The decision of a batch that Spark has noted is gone: brokers were restored from an older copy.
-        return Owned(run.incarnation, (yield from raise_epoch(sink, run.identity, put_back)), stored, True)
+        raised = yield from raise_epoch(sink, run.identity, used, put_back)
+        return Owned(run.incarnation, raised, stored, True)
     if state.identity.epoch > LAST_EPOCH:
         return None
     identity = state.identity
     if identity == run.identity:
-        identity = yield from raise_epoch(sink, identity)
+        identity = yield from raise_epoch(sink, identity, used)
     return Owned(run.incarnation, identity, stored, False)
 
 
@@ -289,10 +293,11 @@ def _lost_since(sink: Sink, run: Run, state: Description, last: Decision | None)
 
 
 def raise_epoch(
-    sink: Sink, identity: ProducerIdentity, lost: Callable[[Sink, object], SinkFenced] = fenced
+    sink: Sink, identity: ProducerIdentity, used: bool, lost: Callable[[Sink, object], SinkFenced] = fenced
 ) -> Rules[ProducerIdentity]:
-    """The sink's next identity, if this one still owns it. `lost`: the error if it does not."""
-    raised = yield from ask(Acquire(sink.coordinator, identity))
+    """The sink's next identity, if this one still owns it. `used`: as in Acquire. `lost`: the error if it
+    does not."""
+    raised = yield from ask(Acquire(sink.coordinator, identity, used))
     if isinstance(raised, Refused) and raised.code in FENCED:
         raise lost(sink, raised)
     if isinstance(raised, (Refused, Unknown)):

@@ -81,7 +81,8 @@ class Sealed(NamedTuple):
 class Description(NamedTuple):
     """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock. `places`:
     where it has written; if it has ended, where its markers are due. `elsewhere`, of a sink's own id: who had
-    it last keeps decisions on another topic than this driver (run/runner.py)."""
+    it last keeps decisions on another topic than this driver (run/runner.py). `used`, of the same: the sink
+    had decided when it was acquired."""
 
     state: str
     identity: ProducerIdentity
@@ -89,6 +90,7 @@ class Description(NamedTuple):
     start_ms: int
     places: tuple[TopicPartition, ...] = ()
     elsewhere: bool = False
+    used: bool = False
 
 
 class Listed(NamedTuple):
@@ -110,11 +112,13 @@ Rules = Generator[Command[Any], Any, T]
 class Acquire(Command[ProducerIdentity]):
     """InitProducerId on the sink's own id: fences older drivers and ends their open decision.
 
-    `current`: refused unless this is still the id's identity.
+    `current`: refused unless this is still the id's identity. `used`: as in Description, which keeps it
+    until the next Acquire.
     """
 
     name: str
     current: ProducerIdentity | None = None
+    used: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from eoslog.connector.commit.commands import (
     Describe,
     Description,
     Failure,
+    FetchStored,
     FindOwn,
     HeldBack,
     Refused,
@@ -126,6 +127,21 @@ def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules
             return state
         yield from ask(FindOwn(sink.coordinator, state.identity.producer_id))  # waits for its markers
     return state
+
+
+def was_used(sink: Sink, state: Description | None) -> Rules[bool]:
+    """Whether the sink has decided, as far as that can be seen before it is acquired. `state`: what its
+    coordinator says. A group forgets a sink's decisions when it expires or is deleted; the coordinator, whom
+    each Acquire tells again, still knows then. Raises CommitFault."""
+    if state is None or shows_use(state):
+        return state is not None
+    what = f"whether sink {sink.id} has decided cannot be read"
+    return bool((yield from demand(FetchStored(sink.group, stable=False), what)).chunks)
+
+
+def shows_use(state: Description) -> bool:
+    """Whether the sink has decided, by what its coordinator says alone."""
+    return state.used or state.state in ("PrepareCommit", "CompleteCommit")
 
 
 def check_ended(sink: Sink) -> Rules[None]:

@@ -48,7 +48,7 @@ from eoslog.connector.commit.places import Places, made_anew
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
-from eoslog.connector.commit.sink_transaction import fetch_stored
+from eoslog.connector.commit.sink_transaction import fetch_stored, shows_use
 from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import (
@@ -208,7 +208,8 @@ def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:
         return None
     identity = state.identity
     if identity == run.identity:  # transaction.version 1, or nothing was decided since
-        identity = yield from raise_epoch(sink, identity)
+        used = shows_use(state) or bool(stored.chunks)
+        identity = yield from raise_epoch(sink, identity, used)
     return Owned(run.incarnation, identity, stored, False)
 
 

@@ -94,7 +94,9 @@ _WAITED_FOR = (ONGOING, *DUE)
 _MARKS = 1000
 """The last three digits of the time-out of the sink's own id mark its topic of decisions, 1 to 999. A group
 does not show offsets on topics that a user may not describe, so a decision on such a topic looks as if there
-were none. The state of the id stays visible, and is kept as long as decisions are. 0: an older version's."""
+were none. The state of the id stays visible, and is kept as long as decisions are. 0: an older version's.
+The seconds before them are even if the sink had decided when it was acquired: a group that has expired does
+not show that either. An older version's may be even, too."""
 _TWO_PHASE_RIGHT = "TwoPhaseCommit"
 """A refusal of this right is remembered; a probe, at the start of a query that requires it, always asks."""
 
@@ -179,7 +181,7 @@ class Runner:
         return answer
 
     def _acquire(self, command: Acquire) -> ProducerIdentity:
-        timeout_ms = _marked(self._timeout_ms, self._decisions)
+        timeout_ms = _marked(self._timeout_ms, self._decisions, used=command.used)
         return transactions.init_producer_id(self._cluster, command.name, timeout_ms, command.current)
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
@@ -306,9 +308,9 @@ class Runner:
         return {name: self._description(state) if state else None for name, state in found.items()}
 
     def _description(self, state: transaction_states.TransactionDescription) -> Description:
-        elsewhere = _marks_another(state.timeout_ms, self._decisions)
+        marks = _marks_another(state.timeout_ms, self._decisions), _marks_use(state.timeout_ms)
         where = tuple(state.partitions)
-        return Description(state.state, state.identity, state.timeout_ms, state.start_ms, where, elsewhere)
+        return Description(state.state, state.identity, state.timeout_ms, state.start_ms, where, *marks)
 
 
 def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
@@ -380,16 +382,25 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
         )
 
 
-def _marked(timeout_ms: int, topic: str) -> int:
-    """A time-out of at most `timeout_ms` with the mark of this topic. One below two seconds has none."""
+def _marked(timeout_ms: int, topic: str, *, used: bool) -> int:
+    """A time-out of at most `timeout_ms` with the marks of this topic and of use. One below two seconds has
+    none, and one below three no mark of use."""
     if timeout_ms < 2 * _MARKS:
         return min(timeout_ms, _MARKS)
-    return (timeout_ms // _MARKS - 1) * _MARKS + _mark(topic)
+    seconds = timeout_ms // _MARKS - 1
+    if seconds > 1 and (seconds % 2 == 0) != used:
+        seconds -= 1
+    return seconds * _MARKS + _mark(topic)
 
 
 def _marks_another(timeout_ms: int, topic: str) -> bool:
     """Whether this time-out has the mark of another topic."""
     return timeout_ms > _MARKS and timeout_ms % _MARKS not in (0, _mark(topic))
+
+
+def _marks_use(timeout_ms: int) -> bool:
+    """Whether this time-out says that the sink had decided when it was acquired."""
+    return timeout_ms >= 2 * _MARKS and timeout_ms // _MARKS % 2 == 0
 
 
 def _mark(topic: str) -> int:

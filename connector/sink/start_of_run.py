@@ -238,8 +238,7 @@ class StartOfRun:
 
     def _check_first(self) -> None:
         """Check that a first batch, which is started again, is no copy's after whose batches the cluster has
-        forgotten decisions: its rows name their topics, so nobody can look there. It is checked before the
-        sink is acquired, which destroys the trace that it has decided. Raises CheckpointOlder."""
+        forgotten decisions: its rows name their topics, so nobody can look there. Raises CheckpointOlder."""
         view, sink = self._view, self._sink
         if not (self._started and _is_first(view)) or self._observed.get(sink.id) is not None:
             return

@@ -12,7 +12,6 @@ from eoslog.client.wire.cluster import Cluster, TopicInfo, no_partition, shared_
 from eoslog.client.wire.retry import check, retrying
 from eoslog.connector.checkpoint.cluster_check import check_cluster
 from eoslog.connector.checkpoint.new_checkpoint import starting_offsets
-from eoslog.connector.commit.begin import has_forgotten
 from eoslog.connector.commit.faults import ParticipantsLost, StartsElsewhere
 from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.transactional_ids import Sink
@@ -239,9 +238,7 @@ class SourceTopics:
         if self.options.taken_over is not None:
             runner = Runner(self.cluster, OWN_TIMEOUT_MS, decisions=self.options.decision_topic)
             try:
-                sink = Sink(self.options.taken_over)
-                if not runner.run(has_forgotten(sink)):  # the sink's own start looks for that trace
-                    runner.run(fence(sink))
+                runner.run(fence(Sink(self.options.taken_over)))
             except ParticipantsLost as loss:  # the sink says so, too, where its options may accept it
                 logger.warning(f"%s. {see('participantslost')}", loss)
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)

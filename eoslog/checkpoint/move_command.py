@@ -45,7 +45,7 @@ from eoslog.connector.checkpoint.spark_logs import source_position
 from eoslog.connector.commit.begin import check_left, has_forgotten
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import TakenOver
-from eoslog.connector.commit.leave_sink import fence, has_moved_away, taken_over
+from eoslog.connector.commit.leave_sink import fence, has_moved_away
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import SourcePosition, parse_bound
@@ -567,7 +567,7 @@ def _forgotten_there(
     if rows:
         return f"the sink {sink.id} has rows that the checkpoint does not know{_some(rows)}"
     runner = Runner(new, OWN_TIMEOUT_MS, decisions=decisions)
-    if runner.run(has_forgotten(sink)):  # who moved away has acquired it last, and is not meant
+    if not left and runner.run(has_forgotten(sink)):
         return f"the decisions of the sink {sink.id} are forgotten"
     return ""
 
@@ -589,4 +589,3 @@ def _leave(old: Cluster, found: Standing, to: Batch) -> None:
     if made is None or made.batch.query_id == found.query_id:
         view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))
         runner.run(fence(found.sink, noted_left(view, found.sink.id), ended_in(found.note, view)))
-        runner.run(taken_over(found.sink))  # who has decided last has not gone (has_forgotten)

@@ -22,6 +22,7 @@ from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NotedStarts
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, with_ends
 from eoslog.connector.checkpoint.start_facts import WORD_STATE
+from eoslog.connector.commit.begin import has_forgotten
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.leave_sink import taken_over
 from eoslog.connector.commit.saved_state import Saved
@@ -95,6 +96,12 @@ def restore(
     last = runner.run(taken_over(sink))
     decision = None if last is None else last.of_query
     if decision is None:
+        if runner.run(has_forgotten(sink)):
+            raise NotRestorable(
+                f"sink {sink.id}: the cluster has forgotten which batch was decided last, and with it where "
+                "the state is: the sink's group was deleted, or has expired. Nothing was restored. Start "
+                "with the checkpoint of these batches, if it is there; what a new one needs, its start says"
+            )
         return None
     if said := written_elsewhere(lost, decision):
         raise NotRestorable(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, TopicPartition
 
 from eoslog.checkpoint import restore_checkpoint
+from eoslog.checkpoint.edit_numbers import NotRestorable
 from eoslog.cli import main
 from eoslog.client.admin.groups import delete_offsets
 from eoslog.client.wire.cluster import Cluster
@@ -21,10 +23,12 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.files import LocalFiles
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.source_changes import SourcesChanged
-from eoslog.connector.commit.faults import StartsElsewhere, TakenOver
+from eoslog.connector.commit.faults import CommitFault, StartsElsewhere, TakenOver
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.transactional_ids import Sink
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
+from eoslog.connector.sink.committer import begin_batch
 from eoslog.errors import OptionError
 from eoslog.testing import EmbeddedBroker
 from tests.checkpoint.checkpointkit import (
@@ -38,7 +42,7 @@ from tests.checkpoint.checkpointkit import (
     run,
     sink_of,
 )
-from tests.checkpoint.copy_query import CopyQuery
+from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
 from tests.connector.brokers import Kafka
 from tests.connector.saved.saved_world import SavedWorld, operator
 from tests.docs.reader import ADDRESS, ROOT, all_match, blocks_of, steps
@@ -589,6 +593,76 @@ def test_a_group_that_does_not_say_where_the_query_ended(
     for _ in range(2):
         with pytest.raises(StartsElsewhere, match="The cluster has forgotten which"):
             again.start()
+
+
+def restored(query: CopyQuery) -> None:
+    where = {"kafka.bootstrap.servers": query.kafka.bootstrap, "topic": query.target, **query.sink}
+    given = str(query.place / "restored"), where | {"state.topic": "state"}
+    if not query.place.exists():
+        assert restore_checkpoint(*given) is None
+        return
+    with pytest.raises(NotRestorable, match="has forgotten which batch was decided last"):
+        restore_checkpoint(*given)
+
+
+def killed(query: CopyQuery) -> None:
+    with pytest.raises((Killed, CommitFault)):
+        query.start(killed=True)
+
+
+def refused(query: CopyQuery) -> None:
+    """A new checkpoint, whose first start has acquired the sink."""
+    word = {"start.accepted": "new-checkpoint:0"}
+    killed(replace(query, place=query.place / "new", sink={**query.sink, **word}))
+
+
+def at_least_once(query: CopyQuery) -> None:
+    killed(replace(query, place=query.place / "less", sink={**query.sink, "guarantee": "at_least_once"}))
+
+
+def plain_write(query: CopyQuery) -> None:
+    """It ends before it decides."""
+    where = {"kafka.bootstrap.servers": query.kafka.bootstrap, "topic": query.target}
+    assert begin_batch(sink_options({**where, **query.sink}, stream=False)) is not None
+
+
+def none_acquired(_query: CopyQuery) -> None:
+    """Nobody has been there since."""
+
+
+@pytest.mark.parametrize("by", [none_acquired, killed, refused, restored, at_least_once, plain_write])
+@pytest.mark.parametrize("decided", [True, False])
+def test_who_acquires_a_sink_leaves_the_trace_that_it_has_decided(
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: Callable[[CopyQuery], None],
+    decided: bool,
+) -> None:
+    """Its decisions are forgotten, it is acquired twice, and the checkpoint is lost: a new one that begins
+    somewhere is refused. A sink that was acquired alike and has never decided is free."""
+    kafka = Kafka(broker.bootstrap)
+    source, target = kafka.topic(), kafka.topic()
+    names = {"transactional.id": f"s-{source}"}
+    query = CopyQuery(tmp_path / "checkpoint", kafka, source, target, names, monkeypatch)
+    query.puts(0)
+    if decided:
+        assert query.start()
+        for done in kafka.admin.delete_consumer_groups([f"s-{source}", f"s-{source}/offsets"]).values():
+            done.result(30)
+        query.puts(10)
+    else:
+        killed(query)  # it is there, at least
+        shutil.rmtree(query.place)
+    for _ in range(2):
+        by(query)
+    shutil.rmtree(query.place, ignore_errors=True)
+    if not decided:
+        assert query.start() and query.astray == EXACT
+        return
+    for _ in range(2):
+        with pytest.raises(StartsElsewhere, match=r"has forgotten which|of an earlier query"):
+            query.start()
 
 
 @pytest.mark.parametrize("grouped", [True, False])

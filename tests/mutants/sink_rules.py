@@ -546,7 +546,7 @@ MUTANTS: list[Mutant] = [
         Break("the checkpoint's topic of decisions is ignored", "check_noted_place", "noted != now", "False"),
         Break("hidden decisions are overlooked", "acquire", "left is not None and left.elsewhere", "False"),
         Break("a name without a group has decided", "_check_hidden", "not stored.chunks and (yield from demand(GroupExists(sink.group), what))", "not stored.chunks"),
-        Break("the sink's own id has no mark", "Runner._acquire", "_marked(self._timeout_ms, self._decisions)", "self._timeout_ms"),
+        Break("the sink's own id has no mark", "Runner._acquire", "_marked(self._timeout_ms, self._decisions, used=command.used)", "self._timeout_ms"),
         Break("all marks are alike", "_mark", "1 + zlib.crc32(topic.encode()) % (_MARKS - 1)", "1"),
         Break("only one topic is looked at for decisions", "Runner._fetch_stored", "command.everywhere", "False"),
         Break("decisions go to the internal topic", "Runner._placed", "self._decisions", "ANCHOR"),

@@ -126,8 +126,8 @@ class Bench:
     def _perform(self, command: c.Command[Any]) -> Any:
         broker = self.broker
         match command:
-            case c.Acquire(name, current):
-                return broker.go_on(name, current) if current else broker.init(name)
+            case c.Acquire(name, current, used):
+                return broker.go_on(name, current, used=used) if current else broker.init(name, used=used)
             case c.FetchStored(group, _, stable):
                 return broker.fetch(group, stable=stable)
             case c.StageOffsets((name, identity), group, offsets):

@@ -36,6 +36,7 @@ class Transaction:
     state: str = "Empty"
     start_ms: int = -1
     timeout_ms: int = TIMEOUT_MS
+    used: bool = False  # as its last InitProducerId said
     previous: ProducerIdentity | None = None  # before a rotation of the producer id
     raised: ProducerIdentity | None = None  # whose request to go on raised it to the present identity
     holder: ProducerIdentity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
@@ -123,19 +124,21 @@ class ModelBroker:
         if txn is not None and txn.state == "Ongoing":
             self._fence(txn)
 
-    def init(self, name: str) -> ProducerIdentity:
+    def init(self, name: str, *, used: bool = False) -> ProducerIdentity:
         self.begin_init(name)
         txn = self.transactions.get(name)
         if txn is None:
-            self.transactions[name] = Transaction(self._new_identity())
+            self.transactions[name] = Transaction(self._new_identity(), used=used)
             return self.transactions[name].identity
         self._settle(txn)
         txn.previous = txn.raised = None
-        txn.identity, txn.timeout_ms = self._next(txn.identity), TIMEOUT_MS
+        txn.identity, txn.timeout_ms, txn.used = self._next(txn.identity), TIMEOUT_MS, used
         txn.state, txn.start_ms = "Empty", -1
         return txn.identity
 
-    def go_on(self, name: str, current: ProducerIdentity) -> ProducerIdentity | Refused:
+    def go_on(
+        self, name: str, current: ProducerIdentity, *, used: bool = False
+    ) -> ProducerIdentity | Refused:
         """InitProducerId by who names the identity that it has (KIP-360)."""
         txn = self.transactions.get(name)
         if txn is None:
@@ -149,7 +152,7 @@ class ModelBroker:
             return FENCED
         if txn.current != current:
             return FENCED
-        self.init(name)
+        self.init(name, used=used)
         txn.raised = current
         return txn.identity
 
@@ -450,7 +453,7 @@ class ModelBroker:
         if txn is None:
             return None
         told = txn.current if self.tells_holder else txn.identity
-        return Description(txn.state, told, txn.timeout_ms, txn.start_ms)
+        return Description(txn.state, told, txn.timeout_ms, txn.start_ms, used=txn.used)
 
     def _new_identity(self) -> ProducerIdentity:
         self._next_producer += 1

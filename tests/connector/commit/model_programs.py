@@ -350,8 +350,12 @@ class Programs:
         if isinstance(command, c.ReadClock):
             return broker.now_ms
         calls: dict[type, Callable[[Any], Any]] = {
-            c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
-            c.FetchStored: lambda x: broker.fetch(x.group),
+            c.Acquire: lambda x: (
+                broker.go_on(x.name, x.current, used=x.used)
+                if x.current
+                else broker.init(x.name, used=x.used)
+            ),
+            c.FetchStored: lambda x: broker.fetch(x.group, stable=x.stable),
             c.StageOffsets: lambda x: broker.stage(x.sink.name, x.sink.identity, x.group, x.offsets),
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
             c.AskOngoing: lambda x: c.Listed(broker.ongoing(x.prefix)),
@@ -369,7 +373,7 @@ class Programs:
 def _told(command: c.Command[Any]) -> str:
     """Which request of a step it is."""
     match command:
-        case c.Acquire(_, current):
+        case c.Acquire(_, current, _):
             return "InitProducerId to raise the epoch" if current else "InitProducerId"
         case c.End(commit, ((name, _), *_)):
             return f"EndTxn({'commit' if commit else 'abort'}) of {_whose(name)}"

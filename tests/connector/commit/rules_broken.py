@@ -148,7 +148,7 @@ def who_does_not_answer_is_taken_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
-    def keep(sink: Any, identity: Any) -> c.Rules[Any]:
+    def keep(sink: Any, identity: Any, used: bool) -> c.Rules[Any]:
         yield from ()
         return identity
 
@@ -156,7 +156,7 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_raised_by_anybody(patch: pytest.MonkeyPatch) -> None:
-    def steal(sink: Any, identity: Any) -> c.Rules[Any]:
+    def steal(sink: Any, identity: Any, used: bool) -> c.Rules[Any]:
         return (yield c.Acquire(sink.coordinator))
 
     patch.setattr(begin, "raise_epoch", steal)

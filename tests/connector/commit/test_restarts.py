@@ -132,7 +132,7 @@ def test_the_last_epoch_of_a_producer_id_is_not_gone_on_with() -> None:
     bench.commands.clear()
     bench.intercept = prepared
     begun = bench.begin(1, run=run, completed=0)
-    assert c.Acquire("sink") in bench.commands and begun.identity != highest
+    assert c.Acquire("sink", used=True) in bench.commands and begun.identity != highest
     bench.commit(bench.prepare_all(begun), 1)
     bench.broker.settle_all()
     assert len(bench.broker.visible()) == 4

@@ -344,7 +344,7 @@ def test_at_the_last_epoch_the_sink_is_acquired_anew() -> None:
     bench.intercept = intercept
     bench.commands.clear()
     bench.write("job-1")
-    assert c.Acquire("sink") in bench.commands
+    assert c.Acquire("sink", used=True) in bench.commands
 
 
 @BOTH

@@ -189,7 +189,7 @@ def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
         query.begin()
     query.bench.intercept = None
     query.begin()
-    assert c.Acquire("sink") in query.bench.commands
+    assert c.Acquire("sink", used=True) in query.bench.commands
 
 
 @pytest.mark.parametrize(
