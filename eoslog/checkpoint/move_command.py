@@ -1,7 +1,8 @@
 """`eoslog checkpoint move-cluster`: the query goes on on another cluster, which has copies of its topics.
 
 An offset is found again in a copy of its log, where offsets may differ, and proved by the records around it:
-those below are the ones that were read, those from it on are the ones to come.
+those below are the ones that were read, those from it on are the ones to come. Where that cannot be, as in a
+log that retention or compaction has emptied, the user says it, and accepts all that the logs do not show.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple, Self
 
 import click
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,6 +64,10 @@ WINDOW = 100
 SCANNED = 100_000
 """How many offsets behind the first with the right timestamp are searched."""
 _SAME = ["timestamp", "key", "value", "headers"]
+_NOTHING = pa.table({
+    name: pa.array([], pa.int64() if name in ("timestamp", "count") else pa.binary())
+    for name in (*_SAME, "count")
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,17 +148,10 @@ class Log:
         return pa.concat_tables(found) if found else pa.table({"offset": pa.array([], pa.int64())})
 
 
-def found_again(old: Log, new: Log, at: int, given: int | None) -> int:
-    """The offset in `new` that is `at` in `old`. `given`: what the user says it is; None: it is `at` itself,
-    or is found by the timestamp of a record beside it, and no other place is like it. Raises NotEditable if
-    that cannot be proven."""
+def found_again(old: Log, new: Log, at: int) -> int:
+    """The offset in `new` that is `at` in `old`: it is `at` itself, or is found by the timestamp of a record
+    beside it, and no other place is like it. Raises NotEditable if that cannot be proven."""
     below, above = old.below(at), old.above(at)
-    if given is not None:
-        if not _fits(below, above, new, given):
-            raise NotEditable(
-                f"{_name(new)}: the records at {given} are not those at {at} of the old cluster"
-            )
-        return given
     candidates = [
         one for one in sorted({at, *_candidates(below, above, new)}) if _fits(below, above, new, one)
     ]
@@ -161,9 +161,12 @@ def found_again(old: Log, new: Log, at: int, given: int | None) -> int:
         f"the records at {', '.join(map(str, candidates))} are all like those at {at} of the old cluster"
         if candidates
         else f"there are no records like those at {at} of the old cluster: the copy has not got so far, or "
-        "has other timestamps"
+        "has other timestamps, or one of the logs has lost some to retention or compaction"
     )
-    raise NotEditable(f"{_name(new)}: {why}. Give the offset with --offsets")
+    raise NotEditable(
+        f"{_name(new)}: {why}. Give the offset with --offsets: the rows are counted that may be there twice "
+        "or never then"
+    )
 
 
 def _candidates(below: pa.Table, above: pa.Table, new: Log) -> list[int]:
@@ -202,7 +205,8 @@ def _name(log: Log) -> str:
 @click.option("--to-bootstrap-server", metavar="HOST:PORT,...", required=True, help="The new cluster.")
 @click.option("--to-command-config", metavar="FILE", help="Properties of Kafka's clients, for it.")
 @click.option("--offsets", metavar="JSON",
-              help='Where it goes on there, as {"orders":{"0":1200}}; by default it is found.')  # fmt: skip
+              help='Where it goes on there, as {"orders":{"0":1200}}; by default it is found.  '
+                   "What the logs do not prove has to be accepted.")  # fmt: skip
 @click.option("--since", metavar="TIME",
               help="From where on what is read already is compared, as 2026-11-21T10:00:00+01:00.  "
               "[default: all]")  # fmt: skip
@@ -219,8 +223,8 @@ def move_cluster(
 ) -> None:
     """Have the query go on on another cluster, which has copies of its topics, perhaps with other offsets.
 
-    The place is the same offset, or is found by timestamps; the records around it have to be the same. What
-    others have written to the copies below it is lost.
+    The place is the same offset, or is found by timestamps; the records around it have to be the same, or you
+    give it, and accept what the logs do not prove. What others have written to the copies below it is lost.
     """
     how["since"] = _time_ms(since)
     found, given = editable(session, checkpoint), _given(offsets)
@@ -296,9 +300,8 @@ def _mapped(
     for place, at in sorted(stands.items()):
         here, there = (Log.of(one, place[1:], bound, committed) for one, bound in bounds)
         watch.begin(f"comparing {place[1]}-{place[2]}", max(here.end - at, 0))
-        ends[place] = found_again(here, there, at, given.get(place[1:]))
-        lost, line = _moved(place, (here, there), at, ends[place], watch, how["since"])
-        moved.append(lost)
+        ends[place], lost, line = _placed(place, (here, there), at, given.get(place[1:]), watch, how["since"])
+        moved += lost
         said += line
     return ends, moved, said
 
@@ -346,14 +349,13 @@ def _left_out(
                     f"{_name(here)}: the log on the old cluster is not the one that it has read"
                 )
             watch.begin(f"comparing {_name(here)}", max(here.end - at, 0))
-            ends[place] = found_again(here, there, at, given.get(where))
+            ends[place], lost, line = _placed(place, (here, there), at, given.get(where), watch, how["since"])
         except NotEditable as error:
             if where in given:
                 raise
             said.append(f"{where[0]}-{where[1]}, which the query reads no more: {error}")
             continue
-        lost, line = _moved(place, (here, there), at, ends[place], watch, how["since"])
-        moved.append(lost)
+        moved += lost
         beside += line
     said += [_NAMED_AGAIN] if said else []
     return ends, moved, said, beside
@@ -377,6 +379,126 @@ def _others(old: Cluster, found: Standing) -> set[SourcePlace]:
         cut = log_cut_at(old, stood)
         others |= {(number, *tp) for tp in left.offsets if tp in cut or tp[0] in recreated(left.ids, ids)}
     return others
+
+
+def _placed(
+    place: SourcePlace,
+    logs: tuple[Log, Log],
+    at: int,
+    given: int | None,
+    watch: output.ProgressListener,
+    since: int | None,
+) -> tuple[int, list[Moved], list[str]]:
+    """Where a place is in the copy, the rows that are there twice or never then, and lines on them. `given`:
+    what the user says it is; None: it is found. Raises NotEditable."""
+    old, new = logs
+    if given is not None and not new.first <= given <= new.end:
+        raise NotEditable(
+            f"{_name(new)}: the records at {given} are not those at {at} of the old cluster: the copy has "
+            f"those from {new.first} to {new.end}"
+        )
+    if given is not None and not _is_proven(old, new, at, given, watch):
+        return given, *_stated(place, logs, at, given, watch, since)
+    there = found_again(old, new, at) if given is None else given
+    lost, line = _moved(place, logs, at, there, watch, since)
+    return there, [lost], line
+
+
+def _is_proven(old: Log, new: Log, at: int, given: int, watch: output.ProgressListener) -> bool:
+    """Whether the records around a given offset are those, and none stands on its other side."""
+    if not _fits(old.below(at), old.above(at), new, given):
+        return False
+    found = Sides.of(old, new, at, given, watch)
+    return not (found.behind or found.before)
+
+
+class Sides(NamedTuple):
+    """What the logs have on each side of a place, by contents: so many records that were read stand `behind`
+    it in the copy, and so many that were not `before` it. `unread`, `read`: those that the copy lacks.
+    `below`, `above`: those that the copy alone has on each side."""
+
+    behind: int
+    before: int
+    unread: int
+    read: int
+    below: int
+    above: int
+
+    @classmethod
+    def of(
+        cls,
+        old: Log,
+        new: Log,
+        at: int,
+        there: int,
+        watch: output.ProgressListener,
+        since: int | None = None,
+    ) -> Self:
+        """Compare. `since`: as in _others_below."""
+        oldest = -1 if since is None else since
+        low, high = _by_content(
+            _unequal(replace(old, end=at, oldest=oldest), replace(new, end=there, oldest=oldest), watch),
+            _unequal(replace(old, first=at), replace(new, first=there), watch),
+        )
+        behind = int(np.minimum(_more(low), _more(-high)).sum())
+        before = int(np.minimum(_more(high), _more(-low)).sum())
+        unread, read, below, above = (int(_more(one).sum()) for one in (high, low, -low, -high))
+        return cls(behind, before, unread - before, read - behind, below - before, above - behind)
+
+
+def _by_content(*sides: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
+    """The counts of the same contents on each side."""
+    marked = [one.append_column("side", pa.array(np.full(len(one), n))) for n, one in enumerate(sides)]
+    found = pa.concat_tables(marked)
+    for side in range(len(sides)):
+        here = pc.if_else(pc.equal(found["side"], side), found["count"], 0)
+        grouped = found.append_column("here", here).group_by([*_SAME], use_threads=False)
+        yield grouped.aggregate([("here", "sum")])["here_sum"].to_numpy()
+
+
+def _more(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.maximum(counts, 0)
+
+
+def _unequal(old: Log, new: Log, watch: output.ProgressListener) -> pa.Table:
+    """How much more often the old log has each of the contents that both have not equally often."""
+    watch.begin(f"comparing {_name(new)}", max(old.end - old.first, 0))
+    found = _NOTHING
+    for mine, others in zip_longest(old.parts(old.first), new.parts(new.first)):
+        counted = [_counted(rows, n) for rows, n in ((mine, 1), (others, -1)) if rows is not None]
+        found = _summed([found, *counted])
+        watch.advance(0 if mine is None else len(mine))
+    return found
+
+
+def _stated(
+    place: SourcePlace,
+    logs: tuple[Log, Log],
+    at: int,
+    given: int,
+    watch: output.ProgressListener,
+    since: int | None,
+) -> tuple[list[Moved], list[str]]:
+    """What may be there twice or never if the user's word alone says that the place is `given`: whatever the
+    logs do not show counts."""
+    old, new = logs
+    found = Sides.of(old, new, at, given, watch, since)
+    told = (
+        (found.behind, "that the query has read lie behind it: they are read again"),
+        (
+            found.above,
+            "behind it are not on the old cluster: if the query has read them, they are read again",
+        ),
+        (found.read, "that the query has read are not in the copy: if they come yet, they are read again"),
+        (found.before, "that the query has not read lie below it: they are lost"),
+        (found.below, "below it are not on the old cluster: if the query has not read them, they are lost"),
+        (found.unread, "that the query has not read are not in the copy: they are lost"),
+    )
+    twice, never = (sum(count for count, _ in one) for one in (told[:3], told[3:]))
+    name = f"{_name(new)}: the records around {given} do not prove that it is {at} of the old cluster"
+    lines = [name, *(f"{_name(new)}: {count} records {said}" for count, said in told if count)]
+    moved = [Moved(*place, at, given, never, Fate.NEVER)]
+    return [Moved(*place, at, given, twice, Fate.TWICE), *moved] if twice else moved, lines
 
 
 def _moved(

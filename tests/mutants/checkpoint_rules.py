@@ -185,7 +185,7 @@ MUTANTS: list[Mutant] = [
         Break("what is left out is nowhere on the new cluster", "_end_of", "_of(number, left)", "{}"),
         Break("what is left out stands at its old offsets there", "Left.moved", "{**known, **old}", "known"),
         Break("what is left out has an equal log there", "_end_of", "position.left.moved(_of(number, left), *today, position.cluster)", "type(position.left)(position.left.offsets)"),
-        Break("rows of what is left out are not lost", "_left_out", "moved.append(lost)", "pass"),
+        Break("rows of what is left out are not lost", "_left_out", "moved += lost", "pass"),
         Break("the log of what is left out is any log", "_left_out", "place in other", "False"),
         Break("a deleted topic is the same one there", "StreamReader._on_this_cluster", "tp[0] not in left.gone", "True"),
     ),
@@ -193,7 +193,13 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         MOVE,
         Break("the first place that fits is the one", "found_again", "len(candidates) == 1", "candidates"),
-        Break("what the user says is believed", "found_again", "not _fits(below, above, new, given)", "False"),
+        Break("what the user says is believed", "_is_proven", "not _fits(old.below(at), old.above(at), new, given)", "False"),
+        Break("records that are all alike prove a place", "_is_proven", "not (found.behind or found.before)", "True"),
+        Break("a place outside of the copy is one", "_placed", "not new.first <= given <= new.end", "False"),
+        Break("what was read and lies behind costs nothing", "move_command._stated", "(told[:3], told[3:])", "(told[1:3], told[3:])"),
+        Break("what the copy alone has costs nothing", "Sides.of", "above - behind", "0"),
+        Break("what may come yet costs nothing", "Sides.of", "read - behind", "0"),
+        Break("what lies below and was not read costs nothing", "Sides.of", "np.minimum(_more(high), _more(-low))", "0 * _more(low)"),
         Break("records may differ", "_same", "not len(one)", "True"),
     ),
     *mutants_of(
