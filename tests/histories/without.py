@@ -274,11 +274,11 @@ OF_MOVES: dict[str, Callable[[], list[Change]]] = {
     "what the new cluster has decided": lambda: [  # the mark of a move tells it, too
         (move_command, "_is_known", lambda *_: True),
         (move_command, "_forgotten_there", lambda *_: ""),
-        (move_command, "fence", lambda sink, left=None: leave_sink.fence(sink)),
+        (move_command, "fence", lambda sink, *_: leave_sink.fence(sink)),
     ],
     "what the new cluster has forgotten": lambda: [
         (move_command, "_forgotten_there", lambda *_: ""),
-        (move_command, "fence", lambda sink, left=None: leave_sink.fence(sink)),
+        (move_command, "fence", lambda sink, *_: leave_sink.fence(sink)),
     ],
     "rows behind a move": lambda: [
         (whose, "note_moved", lambda checkpoint, _: checkpoint.forget(NOTED_PLACES))
