@@ -3,11 +3,15 @@ under the sink's own transactional id; Spark's files; the backup says that it is
 
 From the transaction on, decision and files contradict each other until the last file is changed: a start in
 between stops with CheckpointMismatch, CheckpointOlder or DecisionGone. Before it, nothing is changed.
+
+A move to another cluster has its transaction there, which may be refused. After it the old cluster is told
+that the query has gone. Until the files are changed, they are those of the old one, where the query goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from eoslog.checkpoint.backups import (
     Backup,
@@ -48,26 +52,30 @@ _MAX_BATCH_BYTES = 900_000
 _GONE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def carry_out(
-    cluster: Cluster,
-    standing: Standing,
-    edit: Edit,
-    moved_to: str | None = None,
-    state_topic: str | None = None,
-) -> Backup:
-    """Returns the backup. `moved_to`: the id of `cluster`, if the edit moves the query there; `state_topic`:
-    where its state was saved on the old one. Raises CommitFault, CheckpointUnreadable, NotEditable,
-    KafkaError, EoslogError."""
-    source = _source_offsets(standing, edit.end)
+class Moving(NamedTuple):
+    """An edit that moves the query. `to`: the id of the new cluster; `state_topic`: where its state was saved
+    on the old one; `leave`: tells that one that the query has gone."""
+
+    to: str
+    state_topic: str | None
+    leave: Callable[[], None]
+
+
+def carry_out(cluster: Cluster, standing: Standing, edit: Edit, moving: Moving | None = None) -> Backup:
+    """Returns the backup. `cluster`: the new one, if the edit moves the query. Raises CommitFault,
+    CheckpointUnreadable, NotEditable, KafkaError, EoslogError."""
+    source, moved_to = _source_offsets(standing, edit.end), None if moving is None else moving.to
     moved = None if standing.note is None or moved_to is None else _noted_there(standing.note, edit, moved_to)
     after = _named(edit.after) | ({} if moved is None else {f"eoslog/{NOTED_SINK}": moved.text()})
-    topic = state_topic or state_topic_of(standing.decision)
+    topic = (moving and moving.state_topic) or state_topic_of(standing.decision)
     saving = _saving(cluster, standing, batch_of(standing, edit.end), topic, after)
     group = list(source.offsets) if source is not None else []
     with claimed(standing.checkpoint, standing.last_edit) as name:
         backup = backup_of(name, standing, edit, group, moved_to)
         backup.put(standing.checkpoint, EditState.BEGUN)
     _move(cluster, standing, backup.becomes, source, edit.end.ends, saving)
+    if moving is not None:
+        moving.leave()
     _check_files(standing, backup.before)
     for log, batch in order(backup.after):
         standing.checkpoint.change(log, batch, backup.after[log, batch])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eoslog.checkpoint.backups import Backup, all_backups, batch_of
-from eoslog.checkpoint.carry_out import carry_out, state_topic_of
+from eoslog.checkpoint.carry_out import Moving, carry_out, state_topic_of
 from eoslog.checkpoint.checks import check_log, log_cut_at
 from eoslog.checkpoint.compare import Effect, Fate, Moved
 from eoslog.checkpoint.edit_numbers import NotEditable
@@ -250,13 +251,14 @@ def move_cluster(
         document = {"edit": edit.kind, "cluster": new_id, "rows": effect.document(), "not_found": said}
         if not may_go_on(session, found, effect, document, how, *beside, *others, *said):
             return
-        kept = state_topic_of(found.decision)
         if decided is not None and decided.left is not None:
             NotedStarts.read(found.checkpoint).learn(found.checkpoint, decided.left.word, edit.end.batch_id)
-        _leave(session.cluster, found, batch_of(found, edit.end))
+        _stop(session.cluster, found)
+        leave = partial(_leave, session.cluster, found, batch_of(found, edit.end))
+        moving = Moving(new_id, state_topic_of(found.decision), leave)
         group = None if found.note is None else found.note.group
         stands = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
-        backup = carry_out(there, stands, edit, new_id, kept)
+        backup = carry_out(there, stands, edit, moving)
     tell(
         session,
         document | {"done": True, "backup": backup.name},
@@ -698,15 +700,28 @@ def _some(said: Sequence[str]) -> str:
     return f" ({'; '.join(said[:5])})"
 
 
-def _leave(old: Cluster, found: Standing, to: Batch) -> None:
-    """Stop the query's driver on the old cluster, carry out what it has decided, and note with that decision
-    that the query has gone: who does not know it, as a copy of the checkpoint, stops there."""
+def _stop(old: Cluster, found: Standing) -> None:
+    """Stop the query's driver on the old cluster, and carry out what it has decided."""
+    if found.sink is not None and found.note is not None:
+        Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions).run(fence(found.sink))
+        _check_rests(old, found)
+
+
+def _check_rests(old: Cluster, found: Standing) -> None:
+    """Raise NotEditable if the query has decided since it was looked at."""
     if found.sink is None or found.note is None:
         return
-    runner, known = Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions), found.decision
-    runner.run(fence(found.sink))
-    if last_decision(old, found.sink, found.note.decisions) != known:
+    if last_decision(old, found.sink, found.note.decisions) != found.decision:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
+
+
+def _leave(old: Cluster, found: Standing, to: Batch) -> None:
+    """Note with the last decision on the old cluster that the query has gone: who does not know it, as a copy
+    of the checkpoint, stops there."""
+    if found.sink is None or found.note is None:
+        return
+    _check_rests(old, found)
+    runner, known = Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions), found.decision
     made = None if known is None else known.of_query
     if made is None or made.batch.query_id == found.query_id:
         view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))

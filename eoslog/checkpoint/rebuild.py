@@ -137,8 +137,9 @@ def _check_goes_on(cluster: Cluster, sink: Sink, last: Decision, decision: Decis
         raise NotEditable(
             f"sink {sink.id}: its query has gone on on another cluster since batch {last.left.batch_id}, and "
             "here its rows since then would be written again. Nothing was written. Give the command again "
-            "with that cluster's --bootstrap-server. If that one has no decision of the query, the move has "
-            "not come to its end: start here with a new checkpoint and startingOffsets=committed"
+            "with that cluster's --bootstrap-server; or, if the move was taken back, or all is lost there, "
+            "start here with a new checkpoint, startingOffsets=committed and "
+            f"start.accepted=left:{last.left.word}"
         )
     if last.left is not None:
         to = f"transactional.id={last.left.sink}" if last.left.sink else "processing.guarantee=at_least_once"

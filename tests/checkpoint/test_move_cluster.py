@@ -648,13 +648,18 @@ def forget(kafka: Kafka, query: CopyQuery) -> None:
         kafka.admin.delete_consumer_groups([group])[group].result(30)
 
 
-def rebuilt(query: CopyQuery, kafka: Kafka) -> None:
-    """The way out that the messages name: the checkpoint is written again, from the cluster's decision."""
-    shutil.rmtree(query.place)
+def rebuild(query: CopyQuery, kafka: Kafka) -> Result:
+    """Write the query's checkpoint, which is lost, again, from the cluster's decision."""
+    shutil.rmtree(query.place, ignore_errors=True)
     given = ["--transactional-id", query.sink["transactional.id"], "--topic", query.target]
     address = ["--bootstrap-server", kafka.bootstrap]
     arguments = ["checkpoint", "rebuild", str(query.place), *given, *address, "--watch", "0", "--fence"]
-    said = CliRunner().invoke(main, arguments)
+    return CliRunner().invoke(main, arguments)
+
+
+def rebuilt(query: CopyQuery, kafka: Kafka) -> None:
+    """The same, as the way out that the messages name."""
+    said = rebuild(query, kafka)
     assert said.exit_code == 0, said.output
 
 
@@ -1161,16 +1166,25 @@ def test_a_checkpoint_is_written_again_where_the_query_has_gone(
     there = query.on(new)
     ran(there, 20, 30)
     copied_behind(new, old, query.source, 20)
-    shutil.rmtree(query.place)
-    given = ["--transactional-id", query.sink["transactional.id"], "--topic", query.target]
-    address = ["--bootstrap-server", old.bootstrap]
-    arguments = ["checkpoint", "rebuild", str(query.place), *given, *address, "--watch", "0", "--fence"]
-    said = CliRunner().invoke(main, arguments)
+    said = rebuild(query, old)
     assert said.exit_code == 1 and "has gone on on another cluster since batch 2" in said.output, said.output
-    query.place.mkdir(exist_ok=True)
     rebuilt(query, new)
     ran(there, 40)
     goes_on(there)
+
+
+def test_a_lost_checkpoint_whose_move_is_lost_on_the_new_cluster(
+    query: CopyQuery, old: Kafka, new: Kafka
+) -> None:
+    """The messages lead from the one to the other, and back: to a new checkpoint where the query was."""
+    assert move(query, old, new).exit_code == 0
+    forget(new, query)
+    said, there = rebuild(query, old), rebuild(query, new)
+    assert there.exit_code == 1 and "no query has decided a batch here" in there.output, there.output
+    (word,) = re.findall(r"startingOffsets=committed and start\.accepted=(left:\w+)", said.output)
+    another = taking_its_place(query, old, start_accepted=word)
+    another.puts(20)
+    goes_on(another)
 
 
 @pytest.mark.parametrize("by", ["the command", "the option"])
@@ -1249,19 +1263,65 @@ def test_a_query_that_was_renamed_comes_back(query: CopyQuery, old: Kafka, new: 
     assert here.astray == EXACT
 
 
-def test_a_move_that_ends_before_it_decides_there(
+ENDS = {
+    "it is refused there": (carry_out, "_move"),
+    "before the old cluster is told": (move_command, "_leave"),
+    "before the checkpoint is changed": (carry_out, "_check_files"),
+}
+
+
+@pytest.mark.parametrize("who", ["the query", "a copy of before", "a lost checkpoint"])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_move_that_does_not_come_to_its_end(
+    query: CopyQuery, old: Kafka, new: Kafka, end: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query goes on where it is. Who does not know of the move may do so, or goes on there."""
+    copy, there = backed_up(query), query.on(new)
+    with monkeypatch.context() as patch:
+        patch.setattr(*ENDS[end], dies)
+        assert isinstance(move(query, old, new).exception, Died)
+    with pytest.raises(WrongCluster):
+        there.start()
+    is_told = end == "before the checkpoint is changed"
+    if who == "a lost checkpoint" and is_told:
+        said = rebuild(query, old)
+        assert said.exit_code == 1 and "has gone on on another cluster since batch 2" in said.output
+        rebuilt(query, new)
+        ran(there, 20)
+        goes_on(there)
+        return
+    if who == "a lost checkpoint":
+        rebuilt(query, old)
+    one = query.on(old, copy) if who == "a copy of before" else query
+    one.puts(20)
+    if who == "a copy of before" and is_told:
+        with pytest.raises(TakenOver, match="for another cluster by batch 2"):
+            one.start()
+        one = query
+    goes_on(one)
+
+
+def test_a_query_that_goes_on_while_it_is_moved(
     query: CopyQuery, old: Kafka, new: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The query goes on where it is."""
+    """It was started again, after the move had stopped it: the move is given again."""
+    carried_out = carry_out._move
 
-    def dies(*given: Any, **named: Any) -> None:
-        raise Died
+    def starts(*given: Any) -> None:
+        carried_out(*given)
+        ran(query, 20)
 
     with monkeypatch.context() as patch:
-        patch.setattr(move_command, "carry_out", dies)
-        assert isinstance(move(query, old, new).exception, Died)
-    ran(query, 20)
-    assert query.astray == EXACT
+        patch.setattr(carry_out, "_move", starts)
+        said = move(query, old, new)
+    assert said.exit_code == 1 and "has written a batch just now" in said.output, said.output
+    ran(query, 30)
+    for topic in (query.source, query.target):
+        copied_behind(old, new, topic, 20)
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+    there = query.on(new)
+    ran(there, 40)
+    assert there.astray == EXACT
 
 
 @pytest.mark.parametrize("who", ["a copy of before", "a new checkpoint"])
