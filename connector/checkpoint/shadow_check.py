@@ -41,8 +41,9 @@ def forgotten(sink: str, decision: Decision) -> str:
     """What to say where a shadow stands at none of the decisions that the cluster knows."""
     return (
         f"the query with transactional.id={sink} has decided {decision.batch} as no. {decision.sequence}: "
-        "that query was set back, or the cluster has forgotten the decision at which its shadow stands, as "
-        "after a week without use. Nothing was changed"
+        "that query was set back, or has run without these decisions (at_least_once, another "
+        "transactional.id), or the cluster has forgotten the decision at which its shadow stands, as after a "
+        "week without use. Nothing was changed"
     )
 
 

@@ -4,6 +4,7 @@ What was found is `wrong` if the logs contradict the decisions. It is `unknown` 
 would tell: decisions that compaction took, rows that retention took. What is unknown is never proven.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from eoslog.connector.checkpoint.spark_logs import FormatError, Planned
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.places import Place, by_partition, made_anew
-from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.task_reports import Batch, Left
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.winner import Winner
 from eoslog.connector.source.past_batches import Stored
@@ -327,10 +328,13 @@ class _Reach:
 
     def __init__(self, case: Case) -> None:
         self._known: dict[TopicPartition, list[tuple[int, int]]] = {}
+        left = ((one.sequence, one.decision.left) for one in case.history.decided)
+        self._left = [number for number, to in left if to is not None and not to.sink]
         decided = {writer: one for one in case.history.decided for writer in _writers_of(one.decision)}
         for where, log in case.logs.items():
             rows = (one for one in log.transactions if one.writer in decided)
             self._known[where] = [(decided[one.writer].sequence, one.last) for one in rows]
+        self._there = {where: tuple(found) for where, found in self._known.items()}
         for each in case.history.decided:
             for place in each.decision.known_rows:
                 self._add(case, each.sequence, place)
@@ -351,6 +355,14 @@ class _Reach:
         lower = max((number for number, at in known if at < rows.first), default=0)
         upper = min((number for number, at in known if at >= rows.last), default=last + 1)
         return range(lower + 1, upper)
+
+    def was_left(self, where: TopicPartition, offset: int) -> bool:
+        """Whether the sink may have been left for at_least_once when what stands here was written: after all
+        of its rows before, and before those behind."""
+        there = self._there.get(where, ())
+        lower = max((number for number, at in there if at < offset), default=0)
+        upper = min((number for number, at in there if at >= offset), default=math.inf)
+        return any(lower <= number < upper for number in self._left)
 
 
 # -- others' rows ----------------------------------------------------------------------------------
@@ -374,9 +386,15 @@ def _others(case: Case, judged: Judged, reach: _Reach) -> None:
     for where, log in case.logs.items():
         own = [one.first for line in judged.lines for one in line.own.get(where, ()) if one.committed]
         since = min(own, default=log.stable)
-        name, plain = f"{where[0]}-{where[1]}", sum(rows for first, rows in log.plain if first > since)
-        if plain:
+        name, behind = f"{where[0]}-{where[1]}", [one for one in log.plain if one[0] > since]
+        maybe = sum(rows for first, rows in behind if reach.was_left(where, first))
+        if plain := sum(rows for _, rows in behind) - maybe:
             judged.foreign.append(f"{name}: {_several(plain)} without a transaction")
+        if maybe:
+            judged.unknown.append(
+                f"{name}: {_several(maybe)} without a transaction, perhaps of batches written with "
+                "at_least_once, which promises no row once"
+            )
         for one in log.transactions:
             if one.writer in decided or not one.committed or one.first >= log.stable:
                 continue
@@ -425,9 +443,9 @@ def _sources(case: Case, lines: Mapping[int, Line]) -> None:
         if before is not None and case.missing.intersection(range(before[0].sequence, one.sequence)):
             before = None
             read.clear()
-        starts = _starts(one, planned, before, line)
+        starts = _starts(one, planned, before, line, case.first)
         if before is not None and before[0].query != one.query:
-            _check_follows(starts, planned, read, line)
+            _check_follows(starts, planned, read, line, before[0].decision.left)
         _say_source(line, planned, starts)
         before = (one, planned, starts)
         ids = planned.topic_ids()
@@ -446,9 +464,9 @@ def _planned(decision: Decision, line: Line) -> Planned | None:
 
 
 def _starts(
-    one: Decided, planned: Planned, before: tuple[Decided, Planned, _Ends] | None, line: Line
+    one: Decided, planned: Planned, before: tuple[Decided, Planned, _Ends] | None, line: Line, first: int
 ) -> _Ends:
-    """Where the batch began, by partition and source, as far as that is known."""
+    """Where the batch began, by partition and source, as far as that is known. `first`: decision to judge."""
     began = planned.each_beginning()
     if before is None:
         return began
@@ -471,9 +489,11 @@ def _starts(
             line.wrong.append("it was planned twice, and its source ranges differ")
         return starts
     if number > known + 1:
-        line.wrong.append(
-            f"{_range('batch', known + 1, number - 1).replace('batchs', 'batches')}: no decision has it"
-        )
+        which, left = _range("batch", known + 1, number - 1).replace("batchs", "batches"), last.decision.left
+        if left is None:
+            line.wrong.append(f"{which}: no decision has it")
+        elif last.sequence >= first:
+            line.unknown.append(f"{which}: {_elsewhere(left)}")
         return began
     if number < known:
         line.wrong.append(f"it follows batch {known}: what was read before may be read again")
@@ -488,6 +508,13 @@ def _starts(
     return {where: {**began.get(where, {}), **each} for where, each in (began | ends).items()}
 
 
+def _elsewhere(left: Left) -> str:
+    """Why the sink has no decision of the batches after it was left."""
+    if left.sink:
+        return f"the sink was left for {left.sink}, or for another cluster: prove that one, too"
+    return "written with at_least_once, which promises no row once"
+
+
 class _Read(NamedTuple):
     """How far a partition was read by the sink's batches, of a topic with this id, and which was the last."""
 
@@ -496,9 +523,11 @@ class _Read(NamedTuple):
     batch: Batch
 
 
-def _check_follows(began: _Ends, planned: Planned, read: Mapping[TopicPartition, _Read], line: Line) -> None:
+def _check_follows(
+    began: _Ends, planned: Planned, read: Mapping[TopicPartition, _Read], line: Line, left: Left | None
+) -> None:
     """Another query begins: in each partition where those before it have ended, whichever was the last to
-    read it, unless its topic was made anew since."""
+    read it, unless its topic was made anew since. `left`: the sink was, so more may have been read."""
     ids = planned.topic_ids()
     for where in sorted(planned.each_end().keys() & read.keys()):
         ended, name = read[where], f"source {where[0]}-{where[1]}"
@@ -509,8 +538,11 @@ def _check_follows(began: _Ends, planned: Planned, read: Mapping[TopicPartition,
         for start in began.get(where, {}).values():
             if start != ended.end:
                 how = "overlap" if start < ended.end else "leave a gap"
-                then = f"{ended.batch} ended at {ended.end}"
-                line.wrong.append(f"{name} begins at {start}, and {then}: ranges {how}")
+                said = f"{name} begins at {start}, and {ended.batch} ended at {ended.end}: ranges {how}"
+                if left is None or start < ended.end:
+                    line.wrong.append(said)
+                else:
+                    line.unknown.append(f"{said}: {_elsewhere(left)}")
 
 
 def _say_source(line: Line, planned: Planned, starts: _Ends) -> None:

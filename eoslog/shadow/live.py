@@ -54,6 +54,7 @@ from eoslog.shadow.take_over import (
     check_topic,
     decide_take_over,
     left_rows,
+    see_report,
     stands_at,
     taken_place,
 )
@@ -344,7 +345,7 @@ def _check_alike(compared: _Compared) -> None:
         first = compared.steps[int(np.flatnonzero(differs)[0])].first
         raise NoTakeOver(
             f"{count:,} rows were written by one version alone, in batch {first} or later: the "
-            "versions differ. Nothing was changed. See eoslog shadow report"
+            f"versions differ. Nothing was changed. {see_report(compared.steps, differs)}"
         )
 
 

@@ -41,7 +41,7 @@ from eoslog.connector.sink.shadow_sink import note_taken
 from eoslog.errors import EoslogError
 from eoslog.protocol.encode import encode_batches
 from eoslog.protocol.topic_partitions import TopicPartition
-from eoslog.shadow.compare import ShadowComparison, Step, cut_of, elsewhere, planned_without_cut
+from eoslog.shadow.compare import Counts, ShadowComparison, Step, cut_of, elsewhere, planned_without_cut
 
 LEAST_STEPS = 10
 """A row may come in another step than the running query's, so at least so many are compared."""
@@ -234,14 +234,15 @@ def check_equal(steps: Sequence[Step], found: ShadowComparison, *, by_key: bool)
         raise NoTakeOver(
             f"{missing:,} rows were written by the running query alone, first in batch "
             f"{steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. "
-            "Nothing was changed. See eoslog shadow report"
+            f"Nothing was changed. {see_report(steps, found.missing)}"
         )
-    earlier = int(found.extra[:-1].sum())
+    early = found.extra[:-1]
+    earlier = int(early.sum())
     if earlier:
         raise NoTakeOver(
             f"{earlier:,} rows were written by the shadow alone, first in batch "
             f"{steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. "
-            "Nothing was changed. See eoslog shadow report"
+            f"Nothing was changed. {see_report(steps, early)}"
         )
     if by_key and found.alike:
         raise NoTakeOver(
@@ -256,6 +257,15 @@ def check_equal(steps: Sequence[Step], found: ShadowComparison, *, by_key: bool)
             f"{MOST_LEFT:,} can be added to those of the running query. Nothing was changed. Let the running "
             "query run until it has written them, with nothing more to read"
         )
+
+
+def see_report(steps: Sequence[Step], differ: Counts) -> str:
+    """What to do if rows of some steps differ. Only exactly_once writes each of them once."""
+    behind = steps[int(np.flatnonzero(differ)[-1])].last + 1
+    return (
+        "See eoslog shadow report; if one of both did not run with exactly_once then, later batches may be "
+        f"compared alone: --from-batch {behind}"
+    )
 
 
 @dataclass(frozen=True)

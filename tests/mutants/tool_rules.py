@@ -58,6 +58,15 @@ MUTANTS: list[Mutant] = [
         Break("a document is written over another file", "command._prove", "'x'", "'w'"),
     ),
     *mutants_of(
+        ("tests/prove/test_guarantees.py",),
+        Break("batches that nobody promised are wrong", "batches._starts", "left is None", "True"),
+        Break("what was left before the first batch is judged", "batches._starts", "last.sequence >= first", "True"),
+        Break("another checkpoint leaves a gap after at_least_once", "_check_follows", "left is None or start < ended.end", "True"),
+        Break("rows of at_least_once are others'", "batches._others", "reach.was_left(where, first)", "False"),
+        Break("others' rows are those of at_least_once", "_Reach.was_left", "lower <= number < upper", "True"),
+        Break("a sink that was left for another one had at_least_once", "_elsewhere", "if left.sink:\n    return f'the sink was left for {left.sink}, or for another cluster: prove that one, too'", "if False:\n    return ''"),
+    ),
+    *mutants_of(
         COPIES,
         Break("rows have no order", "document.reordered", "content.sha256.hexdigest() != part.sha256", "False"),
         Break("headers are no content", "content_of", "[*parts, *_headers(records.headers)]", "parts"),
@@ -270,6 +279,7 @@ MUTANTS: list[Mutant] = [
         Break("who has taken over keeps its names for ever", "check_left_shadow", "[noted.sink or '', *(name for _, name, _ in noted.former)]", "[noted.sink or '']"),
         Break("it goes back to the names that it had as a shadow", "check_left", "noted[0] == cut.sink != sink", "False"),
         Break("a start without the option does not look for a take-over", "_noted_place", "[cut for cut in cuts if cut.over] if cuts or before is None else before.shadows()", "[cut for cut in cuts if cut.over]"),
+        Break("the first batch that differs is left out alone", "see_report", "np.flatnonzero(differ)[-1]", "np.flatnonzero(differ)[0]"),
         Break("the oldest batch without a cut is told", "compare.steps", "reversed(batches)", "list(batches)[::1]"),
     ),
     *mutants_of(
@@ -325,17 +335,17 @@ MUTANTS: list[Mutant] = [
             "rows may be written again",
             "check_equal",
             "if missing:\n"
-            "    raise NoTakeOver(f'{missing:,} rows were written by the running query alone, first in batch {steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. Nothing was changed. See eoslog shadow report')",
+            "    raise NoTakeOver(f'{missing:,} rows were written by the running query alone, first in batch {steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. Nothing was changed. {see_report(steps, found.missing)}')",
             "if False:\n"
-            "    raise NoTakeOver(f'{missing:,} rows were written by the running query alone, first in batch {steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. Nothing was changed. See eoslog shadow report')",
+            "    raise NoTakeOver(f'{missing:,} rows were written by the running query alone, first in batch {steps[int(np.flatnonzero(found.missing)[0])].first}, and the shadow would write them again. Nothing was changed. {see_report(steps, found.missing)}')",
         ),
         Break(
             "the versions may differ",
             "check_equal",
             "if earlier:\n"
-            "    raise NoTakeOver(f'{earlier:,} rows were written by the shadow alone, first in batch {steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. Nothing was changed. See eoslog shadow report')",
+            "    raise NoTakeOver(f'{earlier:,} rows were written by the shadow alone, first in batch {steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. Nothing was changed. {see_report(steps, early)}')",
             "if False:\n"
-            "    raise NoTakeOver(f'{earlier:,} rows were written by the shadow alone, first in batch {steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. Nothing was changed. See eoslog shadow report')",
+            "    raise NoTakeOver(f'{earlier:,} rows were written by the shadow alone, first in batch {steps[int(np.flatnonzero(found.extra)[0])].first}, before the last step: the versions differ. Nothing was changed. {see_report(steps, early)}')",
         ),
         Break("a key tells rows of one key apart", "check_equal", "by_key and found.alike", "False"),
         Break("any number of rows is added", "check_equal", "found.extra[-1] > MOST_LEFT", "False"),

@@ -1,4 +1,5 @@
-"""A shadow that was started without shadow.of for some batches, without Spark: rows are counted."""
+"""A shadow that was started without shadow.of for some batches, or whose running query promised less,
+without Spark: rows are counted."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.cli import main
-from eoslog.errors import OptionError
+from eoslog.errors import OptionError, ShadowLost
 from eoslog.shadow import take_over
 from eoslog.shadow.take_over import LEAST_STEPS
 from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
@@ -171,6 +172,53 @@ def test_the_newest_batch_was_planned_without_the_option(pair: Pair) -> None:
     report = pair.type("shadow", "report", str(pair.new.place), "--from-batch", "5", "--json")
     assert report.exit_code == 0 and json.loads(report.stdout)["equal"], report.output
     done = pair.take_over("--from-batch", "5")
+    assert done.exit_code == 0, done.output
+    pair.puts()
+    assert pair.live.start() and pair.old.astray == EXACT
+
+
+# -- a running query that does not promise every row once --------------------------------------------
+
+
+def test_batches_that_at_most_once_has_dropped(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shadow has written their rows, so the versions seem to differ. The way out ends."""
+    most = replace(pair.old, sink={**pair.old.sink, "processing.guarantee": "at_most_once"})
+    for _ in range(2):
+        pair.puts()
+        with pytest.raises(Killed):
+            most.start(killed=True)
+        assert most.start() and pair.new.start()
+    pair.go_on(LEAST_STEPS)
+    done = pair.take_over()
+    assert done.exit_code == 1 and "did not run with exactly_once then" in done.output, done.output
+    named = re.search(r"--from-batch \d+", done.output)
+    assert named is not None, done.output
+    done = pair.take_over(*named[0].split())
+    assert done.exit_code == 0, done.output
+    pair.puts()
+    assert pair.live.start() and pair.old.astray == {"lost": 10, "doubled": 0}
+
+
+def test_a_query_that_has_run_with_at_least_once(pair: Pair, tmp_path: Path) -> None:
+    """Nobody has decided what it has written then. A shadow that begins anew, as is said, takes over."""
+    least = replace(pair.old, sink={**pair.old.sink, "processing.guarantee": "at_least_once"})
+    for _ in range(2):
+        pair.puts()
+        assert least.start() and pair.new.start()
+    pair.puts()
+    assert pair.old.start()
+    with pytest.raises(ShadowLost, match=r"has run without these decisions \(at_least_once, .*shadow anew"):
+        pair.new.start()
+    into = pair.kafka.topic()
+    reads = {**pair.new.reads, "shadow.into": into, "startingOffsets": "committed"}
+    sink = {"transactional.id": f"v3-{into}"}
+    pair.new = replace(pair.new, place=tmp_path / "anew", target=into, reads=reads, sink=sink)
+    pair.puts()
+    assert pair.old.start()
+    while pair.new.start():
+        pass
+    pair.go_on(LEAST_STEPS + 1)
+    done = pair.take_over()
     assert done.exit_code == 0, done.output
     pair.puts()
     assert pair.live.start() and pair.old.astray == EXACT
