@@ -7,17 +7,15 @@ eoslog's own are in `eoslog/`, which Spark ignores.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
 from eoslog.connector.checkpoint.files import ChangedFiles, Files, files_at
 from eoslog.connector.checkpoint.spark_logs import FormatError, Planned, check_commit, entries_of, paths_of
-from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.spark.driver_folder import as_spark_takes
 from eoslog.errors import EoslogError
-from eoslog.protocol.topic_partitions import TopicPartition
 
 NOTES = "eoslog"
 """The folder of eoslog's notes."""
@@ -232,23 +230,6 @@ class Checkpoint:
     def planned_if_kept(self, batch_id: int) -> Planned | None:
         """A batch of the offset log. None: Spark has removed it (spark.sql.streaming.minBatchesToRetain)."""
         return self.planned(batch_id) if self._is_there(f"offsets/{batch_id}") else None
-
-    def stood(self, places: Iterable[TopicPartition], until: int, ids: Mapping[str, str]) -> Offsets:
-        """Where partitions were read up to in the newest batch below `until` that names them, as far as Spark
-        has kept it: another connector's batches name nothing that was left. `ids`: of the topics now; what
-        was read of others does not count. Raises CheckpointUnreadable."""
-        wanted, found = {*places}, dict[TopicPartition, int]()
-        for number in reversed(self.batches("offsets")):
-            planned = self.planned_if_kept(number) if number < until and wanted else None
-            if planned is None:
-                continue
-            ends, known = planned.each_left() | planned.each_end(), planned.left_ids() | planned.topic_ids()
-            for place in wanted & ends.keys():
-                was, now = known.get(place[0]), ids.get(place[0])
-                if was is None or now in (None, was):
-                    found[place] = max(ends[place].values())
-            wanted -= ends.keys()
-        return found
 
     def has_completed(self, batch_id: int) -> bool:
         """Whether Spark has noted a batch as done. Raises CheckpointUnreadable."""

@@ -159,7 +159,7 @@ _WHOLE, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
 _VERSION = re.compile(rf"(\d+)(?:_([^.]+))?\.({'|'.join((*_WHOLE, *_CHANGES))})(\.crc)?")
 _SHARED = re.compile(r"state/\d+/.*/(SSTs|logs)/[^/]+")
 _STATE = re.compile(r"(state/\d+/\d+(?:/[^/]+)?)/([^/]+)")
-_KEPT_WHOLE = re.compile(r"metadata|eoslog/sink|eoslog/sources|sources/.*|state/.*")
+_KEPT_WHOLE = re.compile(r"metadata|eoslog/sink|eoslog/sources|eoslog/left|sources/.*|state/.*")
 
 ReadFile = Callable[[str], bytes]
 

@@ -66,7 +66,7 @@ from eoslog.connector.sink.shadow_sink import (
     note_if_taken,
     stand_if_wanted,
 )
-from eoslog.connector.sink.source_check import check_begins, check_sources, takes_over
+from eoslog.connector.sink.source_check import check_begins, check_sources, plans_decided, takes_over
 from eoslog.connector.sink.start_of_run import (
     StartOfRun,
     known_id,
@@ -172,7 +172,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
             begun, run = begins(None)
     if not continues or begun.acquired_now:
         start.after(begun)
-    check_sources(options, view, sink.id, begun)
+    decided = partial(plans_decided, shared_cluster(options.client), runner, view, sink.id)
+    check_sources(options, view, sink.id, begun, decided)
     compared = begun.is_decided and is_run_again(view.checkpoint, view.batch.batch_id)
     begun = replace(begun, sums=compared or not view.planned.identifies_rows)
     if continues and last_run is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from eoslog.client.wire.cluster import Cluster, shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
+from eoslog.connector.checkpoint.noted_left import note_left, stood_in
+from eoslog.connector.checkpoint.noted_sink import NotedSink
 from eoslog.connector.checkpoint.source_changes import (
     Change,
     RemovedSources,
@@ -21,18 +23,29 @@ from eoslog.connector.checkpoint.source_changes import (
     grown,
 )
 from eoslog.connector.checkpoint.spark_logs import Planned, taken_of
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CheckpointMismatch
+from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Begun
+from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.sink_options import SinkOptions
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.run.source_ends import asked_ends, asked_starts
-from eoslog.connector.sink.start_of_run import committed_offsets, known_id, of_group
+from eoslog.connector.sink.start_of_run import committed_offsets, known_id, of_group, plan_of
 from eoslog.protocol.topic_partitions import TopicPartition
 
 _FILE = "sources"
 
 
-def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: Begun | None) -> None:
+def check_sources(
+    options: SinkOptions,
+    view: CheckpointView,
+    sink: str,
+    begun: Begun | None,
+    decided: Callable[[], Collection[Planned]] = tuple,
+) -> None:
     """Check the sources of a batch that is to be written; `begun`: what begin found, None for at_least_once.
+    `decided`: plans_decided(), which is asked if a source reads what it did not read in the batch before.
 
     Call it when the sink is acquired, and for each batch: a run may replay one batch and have other sources
     in the next. Raises SourcesChanged, CheckpointUnreadable.
@@ -46,7 +59,9 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
         _check_files(checkpoint, before, now, options.accepted)
     if begun is not None and before is not None and grown(before, now):  # at_least_once may read again
         known = shared_cluster(options.client), options.group_of(sink), sink
-        check_grown(before, now, read_before(*known, view, before), options.accepted)
+        check_grown(before, now, read_before(*known, view, before, decided()), options.accepted)
+    if before is not None:
+        note_left(checkpoint, before, now)
     if not now.names:
         return
     asked = asked_ends()
@@ -63,23 +78,46 @@ def check_sources(options: SinkOptions, view: CheckpointView, sink: str, begun: 
     checkpoint.note(_FILE, removed.text())
 
 
+def plans_decided(cluster: Cluster, runner: Runner, view: CheckpointView, sink: str) -> list[Planned]:
+    """The plans of what the query has decided last in its sink, and in those that it had before on the
+    cluster: Spark may have removed them. Raises CommitFault, CheckpointUnreadable."""
+    note, here = NotedSink.read(view.checkpoint), known_id(cluster)
+    former = () if note is None else note.former
+    sinks = {name: since for of, name, since in former if of == here} | {sink: view.planned.batch_id + 1}
+    found = [(runner.run(observed_decision(Sink(name))), since) for name, since in sorted(sinks.items())]
+    plans = [(plan_of(last), since) for last, since in found if _made_by(last, view.batch.query_id)]
+    return [plan for plan, since in plans if plan is not None and plan.batch_id < since]
+
+
+def _made_by(last: Decision | None, query_id: str) -> bool:
+    made = None if last is None else last.of_query
+    return made is not None and made.batch.query_id == query_id
+
+
 def read_before(
-    cluster: Cluster, group: str | None, sink: str, view: CheckpointView, before: Planned
+    cluster: Cluster,
+    group: str | None,
+    sink: str,
+    view: CheckpointView,
+    before: Planned,
+    decided: Collection[Planned],
 ) -> Callable[[TopicPartition], int]:
     """Up to where a partition was read by former sources, by this one before another connector's batch, which
     names what it reads alone, or before this checkpoint by who had the sink's name and its group; 0: by
-    nobody. `before`: the batch before the planned one."""
+    nobody. `before`: the batch before the planned one. `decided`: plans_decided()."""
     now = view.planned
     wanted = {place: 0 for places in grown(before, now).values() for place in places}
     committed = committed_offsets(cluster, group, wanted)
     former = _removed(view.checkpoint).after(before, now)
-    kept = view.checkpoint.stood(wanted, now.batch_id, now.topic_ids())
+    kept = stood_in(view.checkpoint, wanted, now.batch_id, now.topic_ids(), decided)
 
     def read(place: TopicPartition) -> int:
         found, ends = committed.get(place), [*former.ends(place), kept.get(place, 0)]
-        if found is not None and found.note is not None and found.note.sink == sink:
-            by_this = found.note.query == view.batch.query_id and found.note.batch >= now.batch_id
-            ends = ends if by_this else [*ends, found.offset]
+        note = None if found is None else found.note
+        if found is not None and note is not None:
+            is_mine = note.query == view.batch.query_id  # under a former name, too
+            counts = note.batch < now.batch_id if is_mine else note.sink == sink
+            ends = [*ends, found.offset] if counts else ends
         return max(ends, default=0)
 
     return read

@@ -16,7 +16,7 @@ from eoslog.connector.checkpoint.completed_batches import check_forgotten, check
 from eoslog.connector.checkpoint.new_checkpoint import remade
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
 from eoslog.connector.checkpoint.source_changes import SourcesChanged, check_grown, grown
-from eoslog.connector.checkpoint.spark_logs import source_position
+from eoslog.connector.checkpoint.spark_logs import Planned, source_position
 from eoslog.connector.checkpoint.start_checks import check_story
 from eoslog.connector.checkpoint.start_facts import StartFacts
 from eoslog.connector.commit.begin import check_checkpoint, check_start, is_complete
@@ -28,7 +28,7 @@ from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import Offsets, SourcePosition
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink.noted_rows import rows_behind, rows_found, seen_of_planned
-from eoslog.connector.sink.source_check import read_before
+from eoslog.connector.sink.source_check import plans_decided, read_before
 from eoslog.connector.sink.start_of_run import (
     cut_of,
     fresh_of,
@@ -226,10 +226,20 @@ def _grown(cluster: Cluster, standing: Standing) -> Iterator[str]:
     if before is None or not grown(before, view.planned):
         return
     known = cluster, note.group if note else None, standing.sink.id
+    decided = decided_plans(cluster, standing)
     try:
-        check_grown(before, view.planned, read_before(*known, view, before), ())
+        check_grown(before, view.planned, read_before(*known, view, before, decided), ())
     except SourcesChanged as fault:
         yield f"{type(fault).__name__}: {fault}"
+
+
+def decided_plans(cluster: Cluster, standing: Standing) -> list[Planned]:
+    """What the query's sinks tell of its last batches: plans_decided(). Raises CommitFault."""
+    note, view = standing.note, CheckpointView.of(standing.checkpoint)
+    if note is None:
+        return []
+    runner = Runner(cluster, OWN_TIMEOUT_MS, decisions=note.decisions)
+    return plans_decided(cluster, runner, view, note.sink or standing.query_id)
 
 
 def check_log(cluster: Cluster, standing: Standing) -> None:

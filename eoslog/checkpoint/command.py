@@ -13,7 +13,7 @@ import click
 
 from eoslog.checkpoint.backups import check_not_moved, moving_to
 from eoslog.checkpoint.carry_out import carry_out, undo
-from eoslog.checkpoint.checks import log_cut_at, problems, says, unreadable
+from eoslog.checkpoint.checks import decided_plans, log_cut_at, problems, says, unreadable
 from eoslog.checkpoint.compare import Effect, diff
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.editing import (
@@ -51,6 +51,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.commands import output
 from eoslog.commands.session import CommandSession, cluster_command
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.noted_left import stood_in
 from eoslog.connector.checkpoint.spark_logs import Planned, source_position
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.transactional_ids import Sink
@@ -213,7 +214,7 @@ def add_topic(session: CommandSession, checkpoint: str, topic: str, start: str, 
     bounds = _bounds(session, {(0, topic, partition): 0 for partition in info.leaders}, how)
     ids = {} if info.topic_id is None else {topic: info.topic_id}
     given = target.offsets is not None
-    stood = _stood(found, [*bounds.first], ids, target.offsets)
+    stood = _stood(found, [*bounds.first], ids, target.offsets, decided_plans(session.cluster, found))
     begins = {(0, *where): stood.offsets.get(where, at) for where, at in bounds.first.items()}
     new = resolve(session.cluster, target, begins, bounds, back=None)
     _check_there(new if given else begins, bounds, "give its later offsets (--start)")
@@ -230,10 +231,11 @@ def _stood(
     partitions: Collection[TopicPartition],
     ids: Mapping[str, str],
     given: Mapping[TopicPartition, int] | None,
+    decided: Collection[Planned],
 ) -> SourcePosition:
     """Where the query has left partitions that it reads no more, and an earlier query of its sink others.
-    `ids`: of their topics. A topic that is not the one that was left is its copy if offsets are `given`:
-    there it has stood. Raises NotEditable if none are."""
+    `ids`: of their topics. `decided`: plans_decided(). A topic that is not the one that was left is its copy
+    if offsets are `given`: there it has stood. Raises NotEditable if none are."""
     position = source_position(position_of(found).sources[0])
     left, back = position.left, position.back_in(partitions, ids)
     anew = sorted(recreated(left.ids, ids).keys() - left.gone)
@@ -250,11 +252,12 @@ def _stood(
     noted = {
         tp: one
         for tp, one in found.noted.items()
-        if tp in partitions and tp not in left.offsets and one.note is not None and one.note.sink == sink
+        if tp in partitions and tp not in left.offsets and one.note is not None
+        if one.note.sink == sink or one.note.query == found.query_id
     }
     offsets = {tp: back.offsets[tp] for tp in partitions if tp in back.offsets}
     gone = {tp for tp in left.offsets if tp[0] in left.gone}
-    kept = found.checkpoint.stood({*partitions} - {*offsets} - gone, found.next_batch, ids)
+    kept = stood_in(found.checkpoint, {*partitions} - {*offsets} - gone, found.next_batch, ids, decided)
     epochs = {tp: epoch for tp, epoch in back.epochs.items() if tp in offsets}
     return back._replace(
         offsets=offsets | kept | {tp: max(one.offset, kept.get(tp, 0)) for tp, one in noted.items()},

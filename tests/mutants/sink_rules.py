@@ -406,8 +406,10 @@ MUTANTS: list[Mutant] = [
         Break("nothing is compared", "check_sources", "check_added(Change(sink, before, now, removed, committed, options.accepted))", "Change(sink, before, now, removed, committed, options.accepted)"),
         Break("nothing is noted", "check_sources", "checkpoint.note(_FILE, removed.text())", "pass"),
         Break("nobody asks who has read before", "check_sources", "begun is not None and before is not None and grown(before, now)", "False", KEPT),
-        Break("the sink's group does not count", "read_before.read", "ends if by_this else [*ends, found.offset]", "ends", KEPT),
-        Break("another sink's offsets count", "read_before.read", "found is not None and found.note is not None and (found.note.sink == sink)", "found is not None", KEPT),
+        Break("the sink's group does not count", "read_before.read", "[*ends, found.offset] if counts else ends", "ends", KEPT),
+        Break("another sink's offsets count", "read_before.read", "note.batch < now.batch_id if is_mine else note.sink == sink", "note.batch < now.batch_id if is_mine else True", KEPT),
+        Break("what the query has read under a former name does not count", "read_before.read", "note.batch < now.batch_id if is_mine else note.sink == sink", "note.sink == sink", ("tests/checkpoint/test_rebuild.py",)),
+        Break("what this batch has read counts as read before", "read_before.read", "note.batch < now.batch_id if is_mine else note.sink == sink", "is_mine or note.sink == sink", KEPT),
     ),
     *mutants_of(
         (f"{HERE}run/test_source_ends.py",),

@@ -122,7 +122,7 @@ def test_stores_of_a_partition_have_folders_of_their_own() -> None:
 def test_what_is_left_out() -> None:
     drafts = ["state/0/0/.7.delta.4711.tmp", "state/0/0/.7.delta.crc", "offsets/.7.crc", ".metadata.crc"]
     others = ["offsets/3", "commits/3", "commits/7", "eoslog/saved", "eoslog/edits/1/backup"]
-    kept = ["eoslog/sink", "eoslog/sources", "sources/0/17", "sources/0/9.compact"]
+    kept = ["eoslog/left", "eoslog/sink", "eoslog/sources", "sources/0/17", "sources/0/9.compact"]
     names = [*FIXED, *LOGS, *drafts, *others, *kept, *(f"state/0/0/{n}.delta" for n in range(1, 8))]
     found = set(files_before(7, names, lambda name: b""))
     assert found == set(names) - {*drafts, *others}
