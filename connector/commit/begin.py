@@ -5,7 +5,6 @@ it is certain that no newer driver owns the sink.
 """
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from eoslog.connector.commit.commands import (
@@ -405,9 +404,9 @@ def check_left(sink: Sink, left: Left | None, starts: KnownStarts) -> None:
             f"To go on there, start with transactional.id={left.sink}, in source and sink: with the newest "
             "checkpoint, or with another new checkpoint and startingOffsets=committed"
         )
-    at = datetime.fromtimestamp(left.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     raise TakenOver(
-        f"sink {sink.id}: it was left for {to} by batch {left.batch_id} of query {left.query_id}, at {at}. "
+        f"sink {sink.id}: it was left for {to} by batch {left.batch_id} of query {left.query_id}, at "
+        f"{left.time}. "
         "This checkpoint knows nothing of that and would write rows again. Nothing was written. "
         f"{on}. If rows may be there twice, set {accept}"
     )

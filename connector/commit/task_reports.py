@@ -6,6 +6,7 @@ above all the identity that begin got, comes back in the tasks' reports.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from eoslog.connector.commit.transactional_ids import Participant
@@ -77,6 +78,11 @@ class Left(NamedTuple):
     query_id: str
     batch_id: int
     at: int
+
+    @property
+    def time(self) -> str:
+        """When the sink was left, as messages say it."""
+        return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @dataclass(frozen=True)

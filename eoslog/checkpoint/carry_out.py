@@ -28,11 +28,13 @@ from eoslog.checkpoint.standing import Standing
 from eoslog.client.admin.groups import commit_plain, delete_offsets
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NOTED_PLACES, NotedPlaces
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink, NotedStarts
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR, Decision
+from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Start
@@ -41,7 +43,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
 from eoslog.connector.sink.noted_rows import note_moved
-from eoslog.connector.sink.start_of_run import of_group
+from eoslog.connector.sink.start_of_run import noted_left, of_group
 from eoslog.connector.sink.start_of_run import source_offsets as committed_with
 from eoslog.errors import UnknownTopic
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -105,6 +107,8 @@ def undo(cluster: Cluster, standing: Standing, *, has_ended: bool = False) -> Ba
     _begin_undo(standing, backup, has_ended)
     if standing.sink is None or _is_last(standing, backup.becomes):
         _move_back(cluster, standing, backup)
+    if backup.cluster is not None:
+        _leave_again(cluster, standing, backup)
     _forget_new(cluster, standing, backup)
     _unnumber(standing)
     for batch in _planned_since(standing, backup):
@@ -313,6 +317,21 @@ def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
         before[f"eoslog/{NOTED_SINK}"] = backup.note
     saving = _saving(cluster, standing, backup.was, state_topic_of(standing.decision), before)
     _move(cluster, standing, backup.was, source, ends, saving)
+
+
+def _leave_again(cluster: Cluster, standing: Standing, backup: Backup) -> None:
+    """Note that the query goes back to the cluster that it was to leave, with the decision on the other one,
+    which is on offsets of that one now."""
+    sink, note = standing.sink, standing.note
+    if (
+        sink is None
+        or note is None
+        or not any(_is_last(standing, one) for one in (backup.was, backup.becomes))
+    ):
+        return
+    view = CheckpointView.of(standing.checkpoint)
+    left = noted_left(view._replace(batch=backup.was._replace(batch_id=backup.was.batch_id + 1)), sink.id)
+    Runner(cluster, OWN_TIMEOUT_MS, decisions=note.decisions).run(fence(sink, left))
 
 
 def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:

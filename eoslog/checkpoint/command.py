@@ -354,9 +354,13 @@ def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_en
     if not fence:
         check_rests(session.cluster, found, WATCH_SECONDS)
     backup = undo(session.cluster, found, has_ended=edit_has_ended)
-    tell(
-        session, {"undone": backup.name, "kind": backup.kind}, f"{backup.name} ({backup.kind}) is taken back"
-    )
+    said = f"{backup.name} ({backup.kind}) is taken back"
+    if backup.cluster is not None and found.sink is not None:
+        said += (
+            ". Start the query with this checkpoint, on the cluster where it was. Another copy may "
+            "stop there until then (TakenOver): its error says how to go on if this one is lost"
+        )
+    tell(session, {"undone": backup.name, "kind": backup.kind}, said)
 
 
 def moved(

@@ -135,11 +135,11 @@ def _check_goes_on(cluster: Cluster, sink: Sink, last: Decision, decision: Decis
     decided more than the cluster knows."""
     if last.left is not None and last.left.sink == sink.id:
         raise NotEditable(
-            f"sink {sink.id}: its query has gone on on another cluster since batch {last.left.batch_id}, and "
-            "here its rows since then would be written again. Nothing was written. Give the command again "
-            "with that cluster's --bootstrap-server; or, if the move was taken back, or all is lost there, "
-            "start here with a new checkpoint, startingOffsets=committed and "
-            f"start.accepted=left:{last.left.word}"
+            f"sink {sink.id}: its query has gone on on another cluster since batch {last.left.batch_id}, at "
+            f"{last.left.time}, and here its rows since then would be written again. Nothing was written. "
+            "Give the command again with that cluster's --bootstrap-server; if that one says the same of a "
+            "later time, or has no decision of the query, start here with a new checkpoint, "
+            f"startingOffsets=committed and start.accepted=left:{last.left.word}"
         )
     if last.left is not None:
         to = f"transactional.id={last.left.sink}" if last.left.sink else "processing.guarantee=at_least_once"

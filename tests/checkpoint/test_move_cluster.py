@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -905,6 +906,65 @@ def test_a_move_is_taken_back_where_nothing_is_known_of_it(
     there = query.on(new)
     ran(there, 40)
     assert there.astray == EXACT
+
+
+@pytest.mark.parametrize("who", ["the moved checkpoint", "a copy of before", "a lost checkpoint"])
+@pytest.mark.parametrize("since", ["nothing", "a batch"])
+def test_a_move_that_is_taken_back_leaves_nobody_on_the_new_cluster(
+    query: CopyQuery, old: Kafka, new: Kafka, since: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query has run `since` where it is again. Who does not know of that is led to where it is."""
+    before = backed_up(query)
+    assert move(query, old, new).exit_code == 0
+    moved = Path(shutil.copytree(query.place, query.place.with_name("moved")))
+    with monkeypatch.context() as patch:
+        patch.setattr(start_of_run, "time", SimpleNamespace(time=lambda: time.time() + 60))  # it is later
+        said = taken_back(query, new)
+    assert said.exit_code == 0 and "Start the query with this checkpoint" in said.output, said.output
+    if since == "a batch":
+        ran(query, 20)
+    if who == "the moved checkpoint":
+        put_back(query, moved)
+        there = query.on(new)
+        there.puts(20)
+        with pytest.raises(TakenOver, match="for another cluster by batch 2"):
+            there.start()
+    elif who == "a copy of before" and since == "nothing":
+        put_back(query, before)
+        query.puts(20)
+        with pytest.raises(TakenOver, match="for another cluster by batch 2"):
+            query.start()
+    texts = [rebuild(query, kafka).output for kafka in (new, old)]  # as all of them say
+    assert "has gone on on another cluster since batch 2" in texts[0]
+    if since == "nothing":
+        found = [re.search(r", at (2.*?), and .*accepted=(left:\w+)", text) for text in texts]
+        (new_time, _), (old_time, word) = [one.groups() for one in found if one is not None]
+        assert old_time < new_time, "so the way of this one is to be taken"
+        query = taking_its_place(query, old, start_accepted=word)
+    query.puts(30)
+    goes_on(query)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_move_that_is_taken_back_is_given_again(
+    query: CopyQuery, old: Kafka, new: Kafka, there: Cluster, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`killed`: when the decision is taken back, and that is not noted."""
+    assert move(query, old, new).exit_code == 0
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(carry_out, "_leave_again", dies)
+            assert isinstance(taken_back(query, new).exception, Died)
+    assert (said := taken_back(query, new)).exit_code == 0, said.output
+    last = last_of(there, query.sink["transactional.id"])
+    assert last is not None and last.left is not None
+    ran(query, 20)
+    for topic in (query.source, query.target):
+        copied_behind(old, new, topic, 20)
+    assert (said := move(query, old, new)).exit_code == 0, said.output
+    on_new = query.on(new)
+    ran(on_new, 30, 40)
+    assert on_new.astray == EXACT
 
 
 def dies(*_given: Any) -> None:

@@ -219,6 +219,8 @@ MUTANTS: list[Mutant] = [
         Break("a move leaves no mark", "move_command._leave", "runner.run(fence(found.sink, noted_left(view, found.sink.id), ended_in(found.note, view)))", "pass"),
         Break("a move from where all is forgotten leaves no mark", "move_command._leave", "ended_in(found.note, view)", "None"),
         Break("who decides while the query is moved has not", "move_command._leave", "_check_rests(old, found)", "pass"),
+        Break("who takes a move back stays on the new cluster", "carry_out.undo", "backup.cluster is not None", "False"),
+        Break("who was killed taking a move back stays on the new cluster", "carry_out._leave_again", "(backup.was, backup.becomes)", "(backup.becomes,)"),
         Break("a batch runs again on another cluster", "check_done_there", "noted < batch.batch_id", "True"),
         Break("a batch is not where it was written", "StartOfRun._decide_again", "NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1) if is_here else ()", "NotedPlaces.read(view.checkpoint).up_to(batch.batch_id + 1)"),
         Break("what a former name has decided since is not asked", "start_of_run.decided_since", "None if is_known else own", "None"),
