@@ -8,6 +8,9 @@ from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.errors import OptionError, ShadowLost
 
+ANEW = "with a new checkpoint and a new transactional.id"
+"""How a shadow begins anew. Under its former name it would not be the query that has written before."""
+
 
 def ends_at(cut: ShadowCut, ends: Offsets, decision: Decision, committed: Offsets) -> bool:
     """Whether a shadow's batch ends at this decision. Its number alone does not tell: they are counted anew
@@ -187,8 +190,8 @@ def check_left(
         f"this checkpoint was a shadow's of the query with transactional.id={cut.sink}, has gone on without "
         "shadow.of since, and is started into what is that query's: rows would be there twice, or missing. "
         f"Nothing was written. For it to be a shadow again, give eoslog checkpoint rewind {location} "
-        f"--to-batch {batch_id - 1}, and start it as it was with shadow.of; or begin anew, with a new "
-        "checkpoint"
+        f"--to-batch {batch_id - 1}, and start it as it was with shadow.of; or begin anew, "
+        f"{ANEW}"
     )
 
 

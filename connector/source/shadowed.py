@@ -18,6 +18,7 @@ from eoslog.client.admin.topics import list_offsets
 from eoslog.client.wire.cluster import TopicInfo
 from eoslog.client.wire.retry import retrying
 from eoslog.connector.checkpoint.shadow_check import (
+    ANEW,
     decided_in,
     ends_at,
     forgotten,
@@ -94,8 +95,7 @@ class Shadowed:
         self._check_back(position, ends, cut.sink)
         if known is not None and not (at_last or is_later(known, self._decision)):
             raise ShadowLost(
-                f"shadow.of: {forgotten(cut.sink, self._decision)}. Begin its shadow anew, with a new "
-                "checkpoint"
+                f"shadow.of: {forgotten(cut.sink, self._decision)}. Begin its shadow anew, {ANEW}"
             )
         there = {tp: at for tp, at in (position.offsets | ends).items() if tp in log_ends.offsets}
         return log_ends._replace(offsets=there, shadow=cut)
@@ -121,14 +121,14 @@ class Shadowed:
             raise OptionError(
                 f"startingOffsets: the shadow begins at {position.offsets[topic, p]} in {topic}-{p}, and the "
                 f"query with transactional.id={sink} has read to {ends[topic, p]}: start it when that query "
-                "has read as far; or begin a new checkpoint with startingOffsets=committed, or where that "
-                "query began"
+                f"has read as far; or begin anew, {ANEW}, and startingOffsets=committed, or where that query "
+                "began"
             )
         if back:
             where = ", ".join(f"{t}-{p} from {position.offsets[t, p]} to {ends[t, p]}" for t, p in back)
             raise ShadowLost(
                 f"shadow.of: the query with transactional.id={sink} was set back ({where}): begin its shadow "
-                "anew, with a new checkpoint"
+                f"anew, {ANEW}"
             )
 
     def cut(self) -> Cut | None:
@@ -149,14 +149,16 @@ class Shadowed:
         if not ends:
             raise OptionError(
                 f"kafka.group.id: group {self._shadow.group} has no offset of this query's topics: give the "
-                f"kafka.group.id of the query with transactional.id={sink}, which needs one"
+                f"kafka.group.id of the query with transactional.id={sink}, which needs one. If it is that "
+                "one, the cluster has forgotten its offsets: let that query run a batch"
             )
         notes = (read_note(text) for at, text in committed.values() if at >= 0)
         others = sorted({note.sink for note in notes if note is not None} - {sink})
         if others:
             raise OptionError(
                 f"kafka.group.id: the offsets of group {self._shadow.group} are those of the query with "
-                f"transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one"
+                f"transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one; or, if "
+                f"it was renamed, set shadow.of={others[0]}"
             )
         own = self._ends(self._described(self._shadow.into))
         if last_decisions(cluster, [sink], self._options.decision_topic) != before:

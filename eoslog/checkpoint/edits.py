@@ -15,6 +15,7 @@ from types import MappingProxyType
 from eoslog.checkpoint.edit_numbers import NotEditable
 from eoslog.checkpoint.standing import NextStart, SourcePlace, Standing, position_of
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.shadow_check import ANEW
 from eoslog.connector.checkpoint.spark_logs import (
     Planned,
     is_eoslog,
@@ -164,7 +165,7 @@ def _check_no_shadow(standing: Standing, last: Planned, lines: Sequence[str]) ->
     if of and tuple(lines) != last.sources:
         raise NotEditable(
             f"this is the checkpoint of a shadow of the query with transactional.id={of[0]}: its batches end "
-            "at that query's decisions. Nothing was changed. Begin the shadow anew, with a new checkpoint"
+            f"at that query's decisions. Nothing was changed. Begin the shadow anew, {ANEW}"
         )
 
 

@@ -21,7 +21,7 @@ from eoslog.client.wire.cluster import Cluster
 from eoslog.commands.output import shown
 from eoslog.commands.session import CommandSession, cluster_command, judging
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
-from eoslog.connector.checkpoint.shadow_check import decided_in, forgotten, is_later
+from eoslog.connector.checkpoint.shadow_check import ANEW, decided_in, forgotten, is_later
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit import leave_sink
 from eoslog.connector.commit.decision import ANCHOR, Decision
@@ -106,7 +106,7 @@ def report(session: CommandSession, checkpoint: str, show: int, **options: Any) 
         and found.last.decided not in (None, decided_in(now))
         and not is_later(found.last, now)
     ):
-        raise NoShadow(f"{forgotten(found.last.sink, now)}. Begin its shadow anew, with a new checkpoint")
+        raise NoShadow(f"{forgotten(found.last.sink, now)}. Begin its shadow anew, {ANEW}")
     said = document(
         found.steps, found.comparison, found.comparison.examples(session.cluster),
         sink=found.last.sink, compared=str(found.identity), behind=behind,

@@ -26,7 +26,7 @@ from eoslog.client.admin.topics import LATEST, list_offsets
 from eoslog.client.records.produce import Producer
 from eoslog.client.wire.cluster import Cluster
 from eoslog.connector.checkpoint.noted_sink import NOTED_SINK, NotedSink
-from eoslog.connector.checkpoint.shadow_check import ends_at, forgotten, is_later, of_before
+from eoslog.connector.checkpoint.shadow_check import ANEW, ends_at, forgotten, is_later, of_before
 from eoslog.connector.checkpoint.spark_logs import Planned
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.move_decision import move_decision
@@ -116,7 +116,7 @@ def stands_at(cluster: Cluster, place: TakeOverPoint, seen: Decision) -> bool:
     if ends_at(cut, place.planned.topic_offsets(), seen, committed):
         return True
     if not is_later(cut, seen):
-        raise NoTakeOver(f"{forgotten(cut.sink, seen)}. Begin its shadow anew, with a new checkpoint")
+        raise NoTakeOver(f"{forgotten(cut.sink, seen)}. Begin its shadow anew, {ANEW}")
     return False
 
 
@@ -133,7 +133,7 @@ def _check_stayed(sink: str, seen: Decision) -> None:
         to, anew = "on another cluster", "begin its shadow anew there, with a new checkpoint"
     elif left.sink:
         to = f"with transactional.id={left.sink}"
-        anew = f"begin its shadow anew, with shadow.of={left.sink} and a new checkpoint"
+        anew = f"start the shadow with shadow.of={left.sink}"
     raise NoTakeOver(
         f"the query with transactional.id={sink} has gone on {to} since batch {left.batch_id}, and would "
         f"write the shadow's next rows, too. Nothing was changed. To shadow it, {anew}; if it is to go on "
@@ -147,7 +147,7 @@ def no_decision(sink: str, decisions: str) -> str:
         f"sink {sink} has no decision on {decisions}. Nothing was changed. If the running query has the "
         "option decision.topic, give that with --decision-topic. Else the cluster has forgotten its "
         "decisions, as after a week without use: start the running query once, and begin the shadow anew, "
-        "with a new checkpoint"
+        f"{ANEW}"
     )
 
 
@@ -203,7 +203,7 @@ def check_topic(place: TakeOverPoint, steps: Sequence[Step]) -> None:
         raise NoTakeOver(
             f"the running query has written to {said}, and {own} alone is compared: rows would be missing, "
             "or there twice. Nothing was changed. Compare later steps alone, once there are "
-            f"{LEAST_STEPS} of them (--from-batch); or begin the shadow anew, with a new checkpoint, and "
+            f"{LEAST_STEPS} of them (--from-batch); or begin the shadow anew, {ANEW}, and "
             "with the topic that the running query writes now as shadow.topic"
         )
 

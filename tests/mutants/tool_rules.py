@@ -226,8 +226,8 @@ MUTANTS: list[Mutant] = [
         Break(
             "another query's group will do",
             "Shadowed.cut",
-            "if others:\n    raise OptionError(f'kafka.group.id: the offsets of group {self._shadow.group} are those of the query with transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one')",
-            "if False:\n    raise OptionError(f'kafka.group.id: the offsets of group {self._shadow.group} are those of the query with transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one')",
+            "if others:\n    raise OptionError(f'kafka.group.id: the offsets of group {self._shadow.group} are those of the query with transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one; or, if it was renamed, set shadow.of={others[0]}')",
+            "if False:\n    raise OptionError(f'kafka.group.id: the offsets of group {self._shadow.group} are those of the query with transactional.id={others[0]}, and shadow.of is {sink}: give the group of that one; or, if it was renamed, set shadow.of={others[0]}')",
         ),
         Break("partitions not read yet are left out", "Shadowed.end", "position.offsets | ends", "ends"),
     ),
@@ -279,6 +279,7 @@ MUTANTS: list[Mutant] = [
         Break("who has taken over keeps its names for ever", "check_left_shadow", "[noted.sink or '', *(name for _, name, _ in noted.former)]", "[noted.sink or '']"),
         Break("it goes back to the names that it had as a shadow", "check_left", "noted[0] == cut.sink != sink", "False"),
         Break("a start without the option does not look for a take-over", "_noted_place", "[cut for cut in cuts if cut.over] if cuts or before is None else before.shadows()", "[cut for cut in cuts if cut.over]"),
+        Break("a renamed query has forgotten its decisions", "Shadowed.end", "before is None or before.sink != cut.sink", "before is None"),
         Break("the first batch that differs is left out alone", "see_report", "np.flatnonzero(differ)[-1]", "np.flatnonzero(differ)[0]"),
         Break("the oldest batch without a cut is told", "compare.steps", "reversed(batches)", "list(batches)[::1]"),
     ),
@@ -316,11 +317,11 @@ MUTANTS: list[Mutant] = [
             "if others:\n"
             "    said = ', '.join((f'{topic} (last in decision {decision})' for topic, decision in others))\n"
             "    own = ', '.join(sorted({topic for topic, _ in place.cut.written}))\n"
-            "    raise NoTakeOver(f'the running query has written to {said}, and {own} alone is compared: rows would be missing, or there twice. Nothing was changed. Compare later steps alone, once there are {LEAST_STEPS} of them (--from-batch); or begin the shadow anew, with a new checkpoint, and with the topic that the running query writes now as shadow.topic')",
+            "    raise NoTakeOver(f'the running query has written to {said}, and {own} alone is compared: rows would be missing, or there twice. Nothing was changed. Compare later steps alone, once there are {LEAST_STEPS} of them (--from-batch); or begin the shadow anew, {ANEW}, and with the topic that the running query writes now as shadow.topic')",
             "if False:\n"
             "    said = ', '.join((f'{topic} (last in decision {decision})' for topic, decision in others))\n"
             "    own = ', '.join(sorted({topic for topic, _ in place.cut.written}))\n"
-            "    raise NoTakeOver(f'the running query has written to {said}, and {own} alone is compared: rows would be missing, or there twice. Nothing was changed. Compare later steps alone, once there are {LEAST_STEPS} of them (--from-batch); or begin the shadow anew, with a new checkpoint, and with the topic that the running query writes now as shadow.topic')",
+            "    raise NoTakeOver(f'the running query has written to {said}, and {own} alone is compared: rows would be missing, or there twice. Nothing was changed. Compare later steps alone, once there are {LEAST_STEPS} of them (--from-batch); or begin the shadow anew, {ANEW}, and with the topic that the running query writes now as shadow.topic')",
         ),
         Break("what a forgotten start has planned stays", "carry_out_take_over", "shadow.checkpoint.change('offsets', unwritten, None)", "pass"),
         Break("a forgotten start is in the way", "take_over_point", "_unwritten(shadow) is not None", "False"),

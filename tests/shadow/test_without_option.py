@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,25 +199,85 @@ def test_batches_that_at_most_once_has_dropped(pair: Pair, monkeypatch: pytest.M
     assert pair.live.start() and pair.old.astray == {"lost": 10, "doubled": 0}
 
 
-def test_a_query_that_has_run_with_at_least_once(pair: Pair, tmp_path: Path) -> None:
-    """Nobody has decided what it has written then. A shadow that begins anew, as is said, takes over."""
+def at_least_once_for_a_while(pair: Pair) -> None:
+    """Nobody has decided what the running query has written then."""
     least = replace(pair.old, sink={**pair.old.sink, "processing.guarantee": "at_least_once"})
     for _ in range(2):
         pair.puts()
         assert least.start() and pair.new.start()
     pair.puts()
     assert pair.old.start()
-    with pytest.raises(ShadowLost, match=r"has run without these decisions \(at_least_once, .*shadow anew"):
+
+
+def forgotten(pair: Pair) -> None:
+    """The cluster has forgotten the running query's decisions, which goes on."""
+    for group in (pair.old.sink["transactional.id"], pair.group):
+        pair.kafka.admin.delete_consumer_groups([group])[group].result(30)
+    for _ in range(2):
+        pair.puts()
+        assert pair.old.start()
+
+
+def made_anew(pair: Pair) -> None:
+    """The running query reads a topic that was made anew."""
+    pair.kafka.make_anew(pair.old.source)
+    pair.puts()
+    assert replace(pair.old, reads={**pair.old.reads, "failOnDataLoss": "false"}).start()
+
+
+@pytest.mark.parametrize("history", [at_least_once_for_a_while, forgotten, made_anew])
+def test_a_shadow_begins_anew(pair: Pair, tmp_path: Path, history: Callable[[Pair], None]) -> None:
+    """As is said: under its former name its start would stop. Then it takes over."""
+    history(pair)
+    before = pair.kafka.rows(pair.old.target)
+    with pytest.raises(ShadowLost, match=r"shadow anew, with a new checkpoint and a new transactional\.id"):
         pair.new.start()
-    into = pair.kafka.topic()
-    reads = {**pair.new.reads, "shadow.into": into, "startingOffsets": "committed"}
-    sink = {"transactional.id": f"v3-{into}"}
-    pair.new = replace(pair.new, place=tmp_path / "anew", target=into, reads=reads, sink=sink)
+    reads = {**pair.new.reads, "startingOffsets": "committed"}
+    sink = {"transactional.id": f"v3-{pair.new.target}"}
+    pair.new = replace(pair.new, place=tmp_path / "anew", reads=reads, sink=sink)
     pair.puts()
     assert pair.old.start()
     while pair.new.start():
         pass
+    first = pair.rows
     pair.go_on(LEAST_STEPS + 1)
+    done = pair.take_over()
+    assert done.exit_code == 0, done.output
+    pair.puts()
+    assert pair.live.start()
+    written = [row[3] for row in pair.kafka.rows(pair.old.target)[len(before) + 5 :]]
+    assert sorted(written) == sorted(b"r%d" % number for number in range(first, pair.rows))
+
+
+# -- names and groups of the running query -----------------------------------------------------------
+
+
+def test_a_running_query_that_is_renamed(pair: Pair) -> None:
+    """Its shadow goes on with the option that the error gives, and takes over under the new name."""
+    before = pair.old.sink["transactional.id"]
+    pair.old = replace(pair.old, sink={**pair.old.sink, "transactional.id": f"{before}-b"})
+    pair.puts()
+    assert pair.old.start()
+    said = pair.stops(pair.new, "if it was renamed, set shadow.of=")
+    done = pair.take_over()
+    assert done.exit_code == 1 and f"start the shadow with shadow.of={before}-b" in done.output, done.output
+    named = said.rpartition("shadow.of=")[2]
+    pair.new = replace(pair.new, reads={**pair.new.reads, "shadow.of": named})
+    assert pair.new.start()
+    pair.go_on(2)
+    done = pair.take_over()
+    assert done.exit_code == 0, done.output
+    pair.puts()
+    assert pair.live.start() and pair.old.astray == EXACT
+
+
+def test_the_running_querys_offsets_are_forgotten(pair: Pair) -> None:
+    """Its decisions are not. The way out is a batch of that query."""
+    pair.puts()
+    assert pair.old.start()
+    pair.kafka.admin.delete_consumer_groups([pair.group])[pair.group].result(30)
+    pair.stops(pair.new, "has forgotten its offsets: let that query run a batch")
+    pair.go_on(2)
     done = pair.take_over()
     assert done.exit_code == 0, done.output
     pair.puts()
