@@ -1,10 +1,11 @@
 """Keeps a shadow from writing anything that belongs to the query that it shadows, until it has taken that
 query's place, and tells where it stands beside that query's decisions. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.offsets.offsets import Offsets, ShadowCut
 from eoslog.errors import OptionError, ShadowLost
 
@@ -167,6 +168,19 @@ def check_taken(
             f"{location}. For it to be a shadow again, remove what this start has planned: eoslog checkpoint "
             f"rewind {location} --to-batch {batch_id - 1}"
         )
+
+
+def check_noted(left: Sequence[ShadowCut], query: str, notes: Iterable[Note | None], location: str) -> None:
+    """Raise OptionError if a shadow's checkpoint goes on without shadow.of, and the query has taken the other
+    one's place, whose decisions are not where this one looks. `notes`: of that one's group."""
+    for cut in left:
+        if any(note is not None and (note.sink, note.query) == (cut.sink, query) for note in notes):
+            raise OptionError(
+                f"this query has taken the place of the one with transactional.id={cut.sink}, and its "
+                "checkpoint does not say so: readers of that query's topic would miss its rows. Nothing was "
+                f"written. Give eoslog shadow take-over {location} --decision-topic, with the decision.topic "
+                "of that query: it notes it"
+            )
 
 
 def check_left(

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
+from eoslog.client.wire.cluster import shared_cluster
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.checkpoint.checkpoint_view import CheckpointView
 from eoslog.connector.checkpoint.noted_places import NotedPlaces
@@ -17,6 +18,7 @@ from eoslog.connector.checkpoint.shadow_check import (
     check_apart,
     check_left,
     check_not_its_own,
+    check_noted,
     check_taken,
     place_of,
 )
@@ -28,9 +30,11 @@ from eoslog.connector.commit.leave_sink import fence, stable_decision
 from eoslog.connector.commit.observe import observed_decision
 from eoslog.connector.commit.task_reports import Batch, Begun, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
-from eoslog.connector.offsets.offsets import shadow_from_json, to_json
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.offsets.offsets import ShadowCut, shadow_from_json, to_json
 from eoslog.connector.options.sink_options import Guarantee, SinkOptions
 from eoslog.connector.run.runner import Runner
+from eoslog.connector.sink.start_of_run import committed_offsets
 
 LEFT_SHADOW = "left-shadow"
 """The name of a note: where a checkpoint ended as a shadow, when it goes on without shadow.of."""
@@ -61,8 +65,17 @@ def in_its_place(options: SinkOptions, view: CheckpointView, runners: Runners) -
         check_apart(cuts, *given, sink)
     else:
         check_taken(left, *given, sink, checkpoint.location, number)
+        if sink != left[0].sink:
+            check_noted(left, view.batch.query_id, _notes_of(options, view, left[0]), checkpoint.location)
         checkpoint.note(LEFT_SHADOW, json.dumps(to_json({}, shadow=left[0])))
     return options
+
+
+def _notes_of(options: SinkOptions, view: CheckpointView, cut: ShadowCut) -> list[Note | None]:
+    """The notes beside the offsets of the query that was shadowed."""
+    cluster, wanted = shared_cluster(options.client), view.planned.topic_offsets()
+    found = committed_offsets(cluster, cut.group, wanted, stable=False)
+    return [one.note for one in found.values()]
 
 
 def check_left_shadow(options: SinkOptions, view: CheckpointView) -> None:

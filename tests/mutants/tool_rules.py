@@ -281,6 +281,7 @@ MUTANTS: list[Mutant] = [
         Break("a start without the option does not look for a take-over", "_noted_place", "[cut for cut in cuts if cut.over] if cuts or before is None else before.shadows()", "[cut for cut in cuts if cut.over]"),
         Break("a renamed query has forgotten its decisions", "Shadowed.end", "before is None or before.sink != cut.sink", "before is None"),
         Break("the first batch that differs is left out alone", "see_report", "np.flatnonzero(differ)[-1]", "np.flatnonzero(differ)[0]"),
+        Break("who has taken over elsewhere is a shadow", "check_noted", "(note.sink, note.query) == (cut.sink, query)", "False"),
         Break("the oldest batch without a cut is told", "compare.steps", "reversed(batches)", "list(batches)[::1]"),
     ),
     *mutants_of(

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,17 +20,22 @@ from eoslog.shadow.take_over import LEAST_STEPS
 from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
 from tests.connector.brokers import Kafka
 
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
 
 class Pair:
-    """A running query, `old`, and its shadow, `new`, which have both done three batches."""
+    """A running query, `old`, and its shadow, `new`, which have both done three batches. `more`: options of
+    the running query that the shadow's source has, too."""
 
-    def __init__(self, kafka: Kafka, place: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, kafka: Kafka, place: Path, patch: pytest.MonkeyPatch, more: Mapping[str, str] = EMPTY
+    ) -> None:
         self.kafka, self.rows = kafka, 0
         source, topic, into = (kafka.topic() for _ in range(3))
         self.group = f"g-{topic}"
-        live = {"transactional.id": f"v1-{topic}", "kafka.group.id": self.group}
+        live = {"transactional.id": f"v1-{topic}", "kafka.group.id": self.group, **more}
         reads = {"shadow.of": f"v1-{topic}", "shadow.topic": topic, "shadow.into": into}
-        reads |= {"kafka.group.id": self.group}
+        reads |= {"kafka.group.id": self.group, **more}
         self.old = CopyQuery(place / "old", kafka, source, topic, live, patch)
         sink = {"transactional.id": f"v2-{topic}"}
         self.new = CopyQuery(place / "new", kafka, source, into, sink, patch, reads)
@@ -152,6 +158,28 @@ def test_a_take_over_that_nobody_has_noted(pair: Pair, monkeypatch: pytest.Monke
     said = pair.stops(pair.plain, "has taken the place")
     assert f"transactional.id={pair.live.sink['transactional.id']}" in said
     pair.puts()
+    while pair.live.start():
+        pass
+    assert pair.old.astray == EXACT
+
+
+def test_a_take_over_with_decisions_that_are_elsewhere(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The running query has a decision.topic, and its new version none. The way out that is named ends."""
+    topic = kafka.topic()
+    pair = Pair(kafka, tmp_path, monkeypatch, {"decision.topic": topic})
+
+    def dies(*_given: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(take_over, "note_taken", dies)
+        assert isinstance(pair.take_over("--decision-topic", topic).exception, Killed)
+    pair.puts()
+    said = pair.stops(pair.plain, "has taken the place of .* and its checkpoint does not say so")
+    assert f"eoslog shadow take-over {pair.new.place} --decision-topic" in said
+    assert pair.take_over("--decision-topic", topic).exit_code == 0
     while pair.live.start():
         pass
     assert pair.old.astray == EXACT
