@@ -77,6 +77,12 @@ def test_batches_of_at_least_once_between_others_are_not_known(changing: Changin
     assert status == 0, said
 
 
+def test_at_least_once_alone_decides_nothing(changing: Changing) -> None:
+    changing.ran(LEAST)
+    status, said = changing.prove()
+    assert status == 2 and "at_least_once makes none" in said, said
+
+
 def test_at_least_once_goes_on(changing: Changing) -> None:
     changing.ran(EXACTLY, LEAST, LEAST)
     status, said = changing.prove()
