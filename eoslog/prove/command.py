@@ -158,8 +158,8 @@ def _case(
     if not last or first > last:
         raise NoProof(
             f"{ANCHOR} has no decision of sink {sink.id}{' since then' if last else ''}: check its name, "
-            "--since and --decision-topic. Brokers compact former decisions away, and forget sinks that rest; "
-            "at_least_once makes none"
+            "--since and --decision-topic. Brokers compact former decisions away, and forget sinks that "
+            "rest; at_least_once makes none"
         )
     judged = [one.decision for one in history.judged_since(first)]
     _settle(cluster, {(p.topic, p.partition): p.offset + 1 for one in judged for p in one.places})
