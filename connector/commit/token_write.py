@@ -40,6 +40,7 @@ from eoslog.connector.commit.faults import (
     RowsGone,
     SinkChanged,
     StartsElsewhere,
+    TakenOver,
     TokenForgotten,
 )
 from eoslog.connector.commit.finish import finish
@@ -49,7 +50,7 @@ from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 from eoslog.connector.commit.sink_transaction import fetch_stored, shows_use
-from eoslog.connector.commit.task_reports import Batch, Begun, Report, Run, Stamp
+from eoslog.connector.commit.task_reports import Batch, Begun, Left, Report, Run, Stamp
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import (
     BatchWrite,
@@ -466,6 +467,17 @@ class Notes(NamedTuple):
         """The sink in which the query's stream has decided its batches; "": none is noted."""
         return "" if self.last is None else self.last.names
 
+    @property
+    def left(self) -> Left | None:
+        """Where the query has gone on since; None: here."""
+        return None if self.last is None else self.last.left
+
+    def with_left(self, query_id: str, left: Left | None) -> Noting:
+        """The notes of a query that goes on elsewhere; None: that is back here."""
+        batch = Batch(query_id, 0) if self.last is None else self.last.batch
+        noted = Decision(self._next, batch, NOBODY, (), (), names=self.stream, within=self.writes, left=left)
+        return Noting(self.group, self.anchors, noted)
+
     def with_write(self, write: BatchWrite, stamp: Stamp) -> Noting:
         """The notes with one more write, which the sink of this stamp decides."""
         assert stamp.within is not None, "only a micro-batch has notes"
@@ -668,10 +680,44 @@ def note_stream(sink: Sink, batch: Batch, notes: Notes | None) -> Rules[None]:
             raise CommitFault(f"{what}: {answer}. Fix that, then start the query again")
 
 
-def begin_in_run(batch: Batch, name: str, accept: Accept) -> Rules[Notes | None]:
-    """Before the first df.write that a run makes in foreachBatch: what the query has noted. `name`: the
-    write's transactional.id, "": none. Raises SinkChanged if a stream has decided the batch."""
+def note_moved_away(query_id: str, left: Left | None) -> Rules[None]:
+    """Note for the df.write of its foreachBatch that the query has gone on on another cluster; `left` None:
+    that it is back here, if that was noted. Raises CommitFault."""
+    notes = yield from read_notes(query_id)
+    if notes is None or (left is None and notes.left is None):
+        return
+    for group, offsets in notes.with_left(query_id, left).parts():
+        what = f"that query {query_id} goes on on another cluster cannot be noted for its foreachBatch"
+        yield from demand(CommitOffsets(group, offsets), what)
+
+
+def _check_stayed(batch: Batch, left: Left, accept: Accept) -> Rules[None]:
+    """Raise TakenOver if the query has gone on on another cluster, unless that is accepted: it is back
+    then."""
+    if (accepting := accept(f"left:{left.word}")) is not None:
+        raise TakenOver(
+            f"{batch}: the query has gone on on another cluster since batch {left.batch_id}, at {left.time}, "
+            "and the df.write of its foreachBatch would write rows again here. Nothing was written. Go on "
+            "there with the checkpoint that was moved; if the move was taken back, or rows may be there "
+            f"twice, set {accepting}"
+        )
+    yield from note_moved_away(batch.query_id, None)
+
+
+def go_on_in_run(batch: Batch, accept: Accept) -> Rules[Notes | None]:
+    """Before a df.write that a run makes in foreachBatch: what the query has noted. Raises TakenOver if it
+    has gone on on another cluster."""
     notes = yield from read_notes(batch.query_id)
+    if notes is None or notes.left is None:
+        return notes
+    yield from _check_stayed(batch, notes.left, accept)
+    return (yield from read_notes(batch.query_id))
+
+
+def begin_in_run(batch: Batch, name: str, accept: Accept) -> Rules[Notes | None]:
+    """The same before the run's first one. `name`: the write's transactional.id, "": none. Raises SinkChanged
+    if a stream has decided the batch."""
+    notes = yield from go_on_in_run(batch, accept)
     for sink in sorted({batch.query_id, name, "" if notes is None else notes.stream} - {""}):
         yield from check_not_in_stream(Sink(sink), batch, accept)
     return notes

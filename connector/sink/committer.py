@@ -43,8 +43,8 @@ from eoslog.connector.commit.token_write import (
     check_remembered,
     check_renamed,
     commit_within,
+    go_on_in_run,
     note_finished,
-    read_notes,
     read_writes,
 )
 from eoslog.connector.commit.transactional_ids import Sink
@@ -504,7 +504,7 @@ def _noted(
         if not any(isinstance(report, Decided) for report in reports):
             first, claimed = turn.is_first(run, number), turn.claimed(run, number)
             begins = begin_in_run(within, options.transactional_id or "", accept)
-            notes = runner.run(begins if first else read_notes(within.query_id))
+            notes = runner.run(begins if first else go_on_in_run(within, accept))
             without = runner.run(read_writes(within.query_id)) if first else ()
             known = (*without, *(() if notes is None else notes.writes.kept))
             runner.run(check_renamed(within, known, write, claimed, accept, late=late))

@@ -38,6 +38,7 @@ from eoslog.connector.commit.leave_sink import fence
 from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.saved_state import Saving
 from eoslog.connector.commit.task_reports import Batch, Start
+from eoslog.connector.commit.token_write import note_moved_away
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
@@ -321,17 +322,19 @@ def _move_back(cluster: Cluster, standing: Standing, backup: Backup) -> None:
 
 def _leave_again(cluster: Cluster, standing: Standing, backup: Backup) -> None:
     """Note that the query goes back to the cluster that it was to leave, with the decision on the other one,
-    which is on offsets of that one now."""
-    sink, note = standing.sink, standing.note
+    which is on offsets of that one now, and for its foreachBatch."""
+    sink, note, view = standing.sink, standing.note, CheckpointView.of(standing.checkpoint)
+    view = view._replace(batch=backup.was._replace(batch_id=backup.was.batch_id + 1))
+    if standing.may_be_foreach:
+        mark = noted_left(view, standing.query_id)
+        Runner(cluster, OWN_TIMEOUT_MS).run(note_moved_away(standing.query_id, mark))
     if (
         sink is None
         or note is None
         or not any(_is_last(standing, one) for one in (backup.was, backup.becomes))
     ):
         return
-    view = CheckpointView.of(standing.checkpoint)
-    left = noted_left(view._replace(batch=backup.was._replace(batch_id=backup.was.batch_id + 1)), sink.id)
-    Runner(cluster, OWN_TIMEOUT_MS, decisions=note.decisions).run(fence(sink, left))
+    Runner(cluster, OWN_TIMEOUT_MS, decisions=note.decisions).run(fence(sink, noted_left(view, sink.id)))
 
 
 def _forget_new(cluster: Cluster, standing: Standing, backup: Backup) -> None:

@@ -107,8 +107,15 @@ def _files(standing: Standing) -> Iterator[str]:
 
 
 def _foreach(standing: Standing) -> Iterator[str]:
-    """A batch that foreachBatch has written, and that the checkpoint does not know."""
-    one = standing.foreach
+    """A batch that foreachBatch has written, and that the checkpoint does not know; or that the query has
+    gone on elsewhere."""
+    one, gone = standing.foreach, standing.gone
+    if gone is not None and gone.word not in standing.starts.words:
+        yield (
+            f"TakenOver: the query has gone on on another cluster since batch {gone.batch_id}, at "
+            f"{gone.time}, and its foreachBatch would write rows again here. Go on there with the checkpoint "
+            "that was moved"
+        )
     if one is not None and one.batch > standing.next_batch:
         yield (
             f"CheckpointOlder: foreachBatch has written batch {one.batch} of this query, and the next start "

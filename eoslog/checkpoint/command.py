@@ -360,6 +360,11 @@ def take_back(session: CommandSession, checkpoint: str, fence: bool, edit_has_en
             ". Start the query with this checkpoint, on the cluster where it was. Another copy may "
             "stop there until then (TakenOver): its error says how to go on if this one is lost"
         )
+    elif backup.cluster is not None and found.may_be_foreach:
+        said += (
+            ". Start the query with this checkpoint, on the cluster where it was. A df.write of its "
+            "foreachBatch may stop there (TakenOver): its error names what accepts that"
+        )
     tell(session, {"undone": backup.name, "kind": backup.kind}, said)
 
 

@@ -51,6 +51,7 @@ from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import TakenOver
 from eoslog.connector.commit.leave_sink import fence, has_moved_away
 from eoslog.connector.commit.task_reports import Batch
+from eoslog.connector.commit.token_write import note_moved_away
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import SourcePosition, parse_bound
 from eoslog.connector.offsets.plan import recreated
@@ -254,7 +255,7 @@ def move_cluster(
         if decided is not None and decided.left is not None:
             NotedStarts.read(found.checkpoint).learn(found.checkpoint, decided.left.word, edit.end.batch_id)
         _stop(session.cluster, found)
-        leave = partial(_leave, session.cluster, found, batch_of(found, edit.end))
+        leave = partial(_leave, session.cluster, there, found, batch_of(found, edit.end))
         moving = Moving(new_id, state_topic_of(found.decision), leave)
         group = None if found.note is None else found.note.group
         stands = replace(found, cluster_id=new_id, decision=decided, committed=committed_by(there, group))
@@ -715,14 +716,17 @@ def _check_rests(old: Cluster, found: Standing) -> None:
         raise NotEditable("the query has written a batch just now. Stop it, and give the command again")
 
 
-def _leave(old: Cluster, found: Standing, to: Batch) -> None:
-    """Note with the last decision on the old cluster that the query has gone: who does not know it, as a copy
-    of the checkpoint, stops there."""
+def _leave(old: Cluster, new: Cluster, found: Standing, to: Batch) -> None:
+    """Note with the last decision on the old cluster, and with what foreachBatch has written there, that the
+    query has gone: who does not know it, as a copy of the checkpoint, stops there."""
+    view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))
+    if found.may_be_foreach:
+        Runner(old, OWN_TIMEOUT_MS).run(note_moved_away(found.query_id, noted_left(view, found.query_id)))
+        Runner(new, OWN_TIMEOUT_MS).run(note_moved_away(found.query_id, None))
     if found.sink is None or found.note is None:
         return
     _check_rests(old, found)
     runner, known = Runner(old, OWN_TIMEOUT_MS, decisions=found.note.decisions), found.decision
     made = None if known is None else known.of_query
     if made is None or made.batch.query_id == found.query_id:
-        view = CheckpointView.of(found.checkpoint)._replace(batch=to._replace(batch_id=to.batch_id + 1))
         runner.run(fence(found.sink, noted_left(view, found.sink.id), ended_in(found.note, view)))

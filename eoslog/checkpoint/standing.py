@@ -27,7 +27,7 @@ from eoslog.connector.checkpoint.spark_logs import Planned, offsets_of, source_p
 from eoslog.connector.commit.begin import KnownStarts, is_anothers
 from eoslog.connector.commit.decision import ANCHOR, Decision
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.task_reports import Batch, Start
+from eoslog.connector.commit.task_reports import Batch, Left, Start
 from eoslog.connector.commit.token_write import newest_write
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.commit.write_token import BatchWrite
@@ -73,7 +73,8 @@ class Standing:
 
     `note`: the checkpoint's note of the sink; None: no sink of eoslog has got a batch. `decision`: the sink's
     last one. `state`: of the sink's own transactional id. `committed`: all offsets of the group. `last_edit`
-    was read before all else. `foreach`: what the query has written last in foreachBatch, if anything.
+    was read before all else. `foreach`: what the query has written last in foreachBatch, if anything; `gone`:
+    the cluster says of that that the query has gone on elsewhere.
     """
 
     checkpoint: Checkpoint
@@ -88,6 +89,7 @@ class Standing:
     committed: Mapping[TopicPartition, CommittedOffset]
     last_edit: LastEdit
     foreach: BatchWrite | None = None
+    gone: Left | None = None
 
     @property
     def sink(self) -> Sink | None:
@@ -177,6 +179,11 @@ class Standing:
         return self.newest if without and self.next_start is NextStart.RUN_AGAIN else None
 
     @property
+    def may_be_foreach(self) -> bool:
+        """Whether the query may write in foreachBatch, as far as is known."""
+        return self.foreach is not None or self.note is None
+
+    @property
     def is_stateful(self) -> bool:
         """Whether the query keeps state."""
         return bool(self.checkpoint.names("state"))
@@ -203,7 +210,7 @@ def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = N
     _check_cluster(now, note, newest, moving_to)
     sink = None if note is None or note.sink is None else Sink(note.sink)
     query_id, decisions = checkpoint.query_id(), ANCHOR if note is None else note.decisions
-    foreach, _ = Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(newest_write(query_id))
+    foreach, notes = Runner(cluster, OWN_TIMEOUT_MS, decisions=decisions).run(newest_write(query_id))
     return Standing(
         checkpoint=checkpoint,
         query_id=query_id,
@@ -217,6 +224,7 @@ def standing(cluster: Cluster, checkpoint: Checkpoint, moving_to: str | None = N
         committed={} if note is None else committed_by(cluster, note.group),
         last_edit=last_edit,
         foreach=foreach,
+        gone=None if notes is None else notes.left,
     )
 
 

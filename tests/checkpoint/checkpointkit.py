@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from click.testing import CliRunner, Result
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
@@ -25,10 +27,14 @@ from eoslog.connector.commit.move_decision import move_decision
 from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.options.source_options import source_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.saved.save import CheckpointSaving
+from eoslog.connector.sink import committer
 from eoslog.connector.sink.start_of_run import cluster_id
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import StreamReader
 from eoslog.connector.spark.versions import ReadAllAvailable
 from eoslog.testing import EmbeddedBroker
@@ -106,6 +112,19 @@ def last_of(cluster: Cluster, name: str) -> Decision | None:
     sink = Sink(name)
     kept = fetch_committed(cluster, sink.group, None)
     return decode(sink, {number: one for (_, number), one in kept.items()})
+
+
+def write_in_foreach(
+    broker: EmbeddedBroker, topic: str, batch: Batch, token: str | None, by: str = "", **more: str
+) -> None:
+    """A df.write of three rows in a micro-batch, as a run of Spark makes it. `by`: that; "": a new one."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
+    options = sink_options(given | ({} if token is None else {"write.token": token}) | more, stream=False)
+    begun = committer.begin_batch(options)
+    assert begun is not None
+    attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0, batch, by or uuid.uuid4().hex)
+    rows = pa.record_batch({"value": pa.array([b"row"] * 3)})
+    committer.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
 
 
 class Reading:

@@ -7,12 +7,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
@@ -28,10 +26,18 @@ from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.options.sink_options import sink_options
 from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task_message import Attempt
-from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
-from tests.checkpoint.checkpointkit import SETTINGS, Reading, decide, last, lines, plan, run, sink_of
+from tests.checkpoint.checkpointkit import (
+    SETTINGS,
+    Reading,
+    decide,
+    last,
+    lines,
+    plan,
+    run,
+    sink_of,
+    write_in_foreach,
+)
 from tests.connector.brokers import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
@@ -134,17 +140,6 @@ def test_a_batch_that_nobody_knows_of_is_not_edited_away(broker: EmbeddedBroker,
     (checkpoint / "commits" / "1").unlink()
     assert "run again" in run(broker, "show", checkpoint).output
     assert "Start the query once" in run(broker, "rewind", checkpoint, "--by", "1").output
-
-
-def write_in_foreach(broker: EmbeddedBroker, topic: str, batch: Batch, token: str | None) -> None:
-    """A df.write of three rows, as a run of Spark makes it in a micro-batch."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
-    options = sink_options(given | ({} if token is None else {"write.token": token}), stream=False)
-    begun = committer.begin_batch(options)
-    assert begun is not None
-    attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0, batch, uuid.uuid4().hex)
-    rows = pa.record_batch({"value": pa.array([b"row"] * 3)})
-    committer.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
 
 
 @pytest.mark.parametrize("token", [None, "job-2"])

@@ -9,7 +9,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.commit import leave_sink
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.faults import CheckpointOlder, StartsElsewhere, TakenOver
+from eoslog.connector.commit.task_reports import Batch
 from eoslog.connector.commit.transactional_ids import Sink
 from eoslog.connector.offsets.offsets import to_json
 from eoslog.connector.options.sink_options import sink_options
@@ -54,6 +56,7 @@ from tests.checkpoint.checkpointkit import (
     plan,
     run,
     sink_of,
+    write_in_foreach,
 )
 from tests.checkpoint.copy_query import EXACT, CopyQuery, Killed
 from tests.connector.brokers import Kafka
@@ -1534,3 +1537,90 @@ def test_records_that_are_all_alike_are_counted(
         assert said.exit_code == 1 and price in said.output, said.output
     said = moved(broker, other, plain, "--offsets", json.dumps({topic: {"0": 151}}))
     assert said.exit_code == 1 and "--accept-loss 1" in said.output, "who has written the first one?"
+
+
+# -- foreachBatch ----------------------------------------------------------------------------------
+# A df.write of foreachBatch does not know the checkpoint, so what its query has noted says where it goes on.
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A query whose foreachBatch writes to a topic on two clusters. `checkpoint`: with two batches."""
+
+    checkpoint: Path
+    out: str
+    query: str
+    token: str
+
+    def write(self, broker: EmbeddedBroker, batch: int, **more: str) -> None:
+        """A df.write, the first one of a run unless `more` names it."""
+        token = f"{self.token}-{batch}" if self.token else None
+        write_in_foreach(broker, self.out, Batch(self.query, batch), token, **more)
+
+
+@pytest.fixture(params=["", "job"], ids=["without a token", "with a token"])
+def loop(
+    request: pytest.FixtureRequest, broker: EmbeddedBroker, other: EmbeddedBroker, plain: Path, topic: str
+) -> Loop:
+    out = Kafka(broker.bootstrap).topic()
+    Kafka(other.bootstrap).topic(name=out)
+    loop = Loop(plain, out, f"query-of-{topic}", f"{request.param}-{topic}" if request.param else "")
+    (plain / "metadata").write_text(json.dumps({"id": loop.query}))
+    mirror(broker, other, topic, 0)
+    for batch in (0, 1):
+        loop.write(broker, batch)
+    return loop
+
+
+def test_foreach_batch_does_not_go_on_where_its_query_was(
+    loop: Loop, broker: EmbeddedBroker, other: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """By a copy of before, which is not moved again either; and the query comes back."""
+    copy = Path(shutil.copytree(loop.checkpoint, tmp_path_factory.mktemp("copies") / "copy"))
+    assert (said := moved(broker, other, loop.checkpoint)).exit_code == 0, said.output
+    with pytest.raises(TakenOver, match="has gone on on another cluster since batch 2") as caught:
+        loop.write(broker, 2)
+    assert "Nothing was written" in str(caught.value)
+    assert len(Kafka(broker.bootstrap).rows(loop.out)) == 6
+    said = moved(broker, other, copy)
+    assert said.exit_code == 1 and "TakenOver: the query has gone on" in said.output, said.output
+    loop.write(other, 2)
+    plan(loop.checkpoint, 2, (loop.checkpoint / "offsets" / "1").read_text())
+    assert (said := moved(other, broker, loop.checkpoint)).exit_code == 0, said.output
+    loop.write(broker, 3)
+    with pytest.raises(TakenOver, match="has gone on on another cluster since batch 3"):
+        loop.write(other, 3)
+
+
+def test_foreach_batch_that_still_runs_where_it_was(
+    loop: Loop, broker: EmbeddedBroker, other: EmbeddedBroker
+) -> None:
+    """Its next df.write with a token stops, and the next run's first one."""
+    loop.write(broker, 2, by=loop.query)
+    plan(loop.checkpoint, 2, (loop.checkpoint / "offsets" / "1").read_text())
+    assert (said := moved(broker, other, loop.checkpoint)).exit_code == 0, said.output
+    with pytest.raises(TakenOver) if loop.token else nullcontext():
+        loop.write(broker, 3, by=loop.query)
+    with pytest.raises(TakenOver, match="has gone on on another cluster since batch 3"):
+        loop.write(broker, 3 if loop.token else 4)
+
+
+def test_a_move_of_foreach_batch_that_is_taken_back(
+    loop: Loop, broker: EmbeddedBroker, other: EmbeddedBroker
+) -> None:
+    """The way that the messages name ends."""
+    assert (said := moved(broker, other, loop.checkpoint)).exit_code == 0, said.output
+    said = run(other, "undo", loop.checkpoint)
+    assert said.exit_code == 0 and "its error names what accepts that" in said.output, said.output
+    with pytest.raises(TakenOver, match="has gone on on another cluster"):
+        loop.write(other, 2)
+    with pytest.raises(TakenOver, match="if the move was taken back") as caught:
+        loop.write(broker, 2)
+    (word,) = re.findall(r"start\.accepted=(left:\w+)", str(caught.value))
+    loop.write(broker, 2, **{"start.accepted": word})
+    assert run(broker, "check", loop.checkpoint).exit_code == 0
+    loop.write(broker, 3)
+    plan(loop.checkpoint, 2, (loop.checkpoint / "offsets" / "1").read_text())
+    plan(loop.checkpoint, 3, (loop.checkpoint / "offsets" / "1").read_text())
+    assert (said := moved(broker, other, loop.checkpoint)).exit_code == 0, said.output
+    loop.write(other, 4)
