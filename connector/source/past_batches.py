@@ -109,12 +109,15 @@ class PastBatches:
         """Raise OptionError if the sink's query wrote elsewhere by then: it has others of that time."""
         if (left := decision.left) is None or left.sink == self._sink.id:  # then it went to another cluster
             return
-        each = [(one.time_ms, self._decoded(one)) for one in made]
-        since = min(at for at, one in each if one is not None and one.left == left)
+        first, since = left, made[-1].time_ms  # each of its starts has left the sink again
+        for at, one in ((one.time_ms, self._decoded(one)) for one in reversed(made)):
+            if one is not None and one.left is None:
+                break
+            first, since = (first if one is None or one.left is None else one.left), at
         to = f"transactional.id={left.sink}" if left.sink else "processing.guarantee=at_least_once"
         way = f"read.whole.batches={left.sink}, or " if left.sink else ""
         raise OptionError(
-            f"{self._said}: its query has gone on with {to} since batch {left.batch_id}, at {since}. Later "
+            f"{self._said}: its query has gone on with {to} since batch {first.batch_id}, at {since}. Later "
             f"batches are not of this sink. Nothing was read: give {way}as.of.time={since - 1} or less"
         )
 
@@ -148,14 +151,14 @@ class PastBatches:
             if place.topic in ids and (anew := made_anew(place.topic, place.topic_id, ids[place.topic])):
                 raise OptionError(
                     f"{self._said}: {anew} since {decision.batch}, and its rows went with it. Nothing was "
-                    "read: give another batch"
+                    f"read: {self._other}"
                 )
         if cut := sorted(tp for tp, at in logs.items() if at < placed[tp]):
             (topic, partition), at = cut[0], logs[cut[0]]
             raise OptionError(
                 f"{self._said}: {topic}-{partition} ends at {at}, and its rows went to offset "
                 f"{placed[cut[0]] - 1}: the log was cut, or the topic was created again. Nothing was read: "
-                "give another batch"
+                f"{self._other}"
             )
 
     def _check_no_more(self, begins: Offsets, until: Stored) -> None:
@@ -172,7 +175,7 @@ class PastBatches:
             raise OptionError(
                 f"{self._said}: where the sink's rows ended in {said} is not known. Rows there may be of "
                 "batches that its known decisions do not name, as after a new transactional.id or a move. "
-                "Nothing was read: name the other partitions (option assign), or another batch"
+                f"Nothing was read: name the other partitions (option assign), or {self._other}"
             )
 
     def _writers_after(self, until: Stored) -> Collection[ProducerIdentity]:
@@ -223,6 +226,12 @@ class PastBatches:
         except KafkaError:
             return True
         return "compact" in policy
+
+    @property
+    def _other(self) -> str:
+        """The way out where this batch cannot be read as it was."""
+        what = "time" if self._options.as_of_batch is None else "batch"
+        return f"give another {what}, or leave as.of.{what} out"
 
     @property
     def _said(self) -> str:

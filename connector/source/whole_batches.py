@@ -9,7 +9,7 @@ batch, or an earlier one, has in that partition.
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from eoslog.client.admin.topics import LATEST, list_offsets
@@ -50,7 +50,7 @@ class Decided(NamedTuple):
         if unknown := [name for name, decision in self.last.items() if decision is None]:
             return (
                 f"sink {', '.join(unknown)} has decided nothing, or not for as long as the cluster keeps a "
-                "group's offsets: check the name, or leave it out"
+                f"group's offsets: check the name, or {_without(self.last, unknown)}"
             )
         lacking = sorted((tp, need) for tp, need in self.needs.items() if ends.get(tp, need) < need)
         batches = ", ".join(f"{name} has decided {one.batch}" for name, one in self.last.items() if one)
@@ -169,11 +169,19 @@ def check_left(last: Mapping[str, Decision | None]) -> None:
         left = None if decision is None else decision.left
         if left is not None and left.sink not in last:
             to = f"transactional.id={left.sink}" if left.sink else "processing.guarantee=at_least_once"
-            way = f"name {left.sink} as well" if left.sink else f"leave {name} out"
+            way = f"name {left.sink} as well" if left.sink else _without(last, [name])
             raise OptionError(
                 f"read.whole.batches: the query of sink {name} has gone on with {to} since batch "
                 f"{left.batch_id}, and parts of its batches would be read. Nothing was read: {way}"
             )
+
+
+def _without(last: Mapping[str, Decision | None], names: Collection[str]) -> str:
+    """What to say where these sinks cannot be read: without them those have to go that were left for them."""
+    out, lefts = {*names}, {name: one.left for name, one in last.items() if one is not None}
+    while more := {n for n, left in lefts.items() if left is not None and left.sink in out and n not in out}:
+        out |= more
+    return f"leave {'read.whole.batches' if out == last.keys() else ', '.join(sorted(out))} out"
 
 
 def rows_end(decisions: list[Decision], ids: TopicIds) -> dict[TopicPartition, int]:

@@ -34,6 +34,7 @@ MUTANTS: list[Mutant] = [
         Break("places from before another name are the last ones", "_named_since", "_came_back(before, one)", "False"),
         Break("what a decision says of earlier ones is of this name", "PastBatches._placed", "placed.keys() & _named_since(made)", "placed.keys() if len(made) == 1 else placed.keys() & _named_since(made)"),
         Break("batches that another cluster has are none", "_came_back", "now.batch.batch_id - then.batch.batch_id > max(1, one.sequence - before.sequence)", "False"),
+        Break("the last leave of a sink is the first one", "PastBatches._check_stayed", "one is not None and one.left is None", "True"),
         Break("a sink that was left is read to any time", "PastBatches._check_stayed", "(left := decision.left) is None", "True"),
         Break("retention took nothing where the sink has no row", "PastBatches._placed", "self._check_there(found, start)", "self._check_there({tp: placed[tp] for tp in start if tp in placed}, start)"),
         Break("what retention took is not missed", "PastBatches._check_there", "start[tp] == first[tp] > 0 and (not self._is_given(tp))", "False"),

@@ -244,6 +244,7 @@ MUTANTS: list[Mutant] = [
         Break("a decision says all topics", "may_have", "len(topics) >= KEPT_TOPICS", "False"),
         Break("a misspelt name is no sink", "whole_batches.Decided.why_part", "[name for name, decision in self.last.items() if decision is None]", "[]"),
         Break("what the cluster has forgotten is unknown", "WholeBatches._look", "decision or known.last[name]", "decision"),
+        Break("who was left for one that has gone stays", "_without", "left is not None and left.sink in out and n not in out", "False"),
         Break("a sink that was left is enough", "check_left", "left is not None and left.sink not in last", "False"),
         Break("the topics of a known decision stay", "WholeBatches._look", "(known.last, known.ids) == (last, self._log.ids)", "known.last == last"),
         Break("a log that was cut is waited for", "WholeBatches.ends", "ends.get(tp, at) < at", "False"),

@@ -415,6 +415,11 @@ def test_a_sink_that_was_left_is_read_as_it_was(writer: Writer) -> None:
         ):
             read(writer, as__of__time=until)
     assert read(writer, as__of__time=str(at - 1)) == [0] * 6
+    time.sleep(0.01)
+    leave_for(writer, "next", 2)  # as each start of at_least_once leaves it
+    writer.sink = sink
+    with pytest.raises(OptionError, match=rf"since batch 1, at {at}\..*={at - 1} or less"):
+        read(writer, as__of__time=FAR)
 
 
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "out", "read.whole.batches": "a"}

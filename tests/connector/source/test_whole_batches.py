@@ -1,5 +1,6 @@
 """A reader with read.whole.batches meets all rows of a batch, in all partitions and topics, or none."""
 
+import re
 import threading
 import time
 from collections import Counter
@@ -445,8 +446,29 @@ def test_a_sink_that_was_left_for_another(reader: Callable[..., WholeBatches]) -
     ):
         reader([left], [{T0: 10, T1: 0}]).ends()
     check_left({"s": left, "s2": LAST})
-    with pytest.raises(OptionError, match=r"at_least_once since batch 5.*leave s out"):
-        check_left({"s": LAST._replace(left=Left("word", "", "q", 5, 0))})
+    least = LAST._replace(left=Left("word", "", "q", 5, 0))
+    for named, way in (
+        ({"s": least}, "leave read.whole.batches out"),
+        ({"s2": least, "other": LAST}, "leave s2 out"),
+        ({"s": left, "s2": least}, "leave read.whole.batches out"),
+        ({"other": LAST, "s": left, "s2": least}, "leave s, s2 out"),
+    ):
+        with pytest.raises(OptionError, match=rf"at_least_once since batch 5.*{re.escape(way)}$"):
+            check_left(named)
+    with pytest.raises(OptionError, match="name s2 as well"):
+        check_left({"other": LAST, "s": left})  # so s has to go with s2
+    check_left({"other": LAST})
+
+
+def test_a_sink_that_was_left_for_one_that_is_forgotten() -> None:
+    """Without the one, the other one's query would be missed: both have to go."""
+    left = LAST._replace(left=Left("word", "s2", "q", 5, 0))
+    for named, way in (
+        ({"s": left, "s2": None}, "leave read.whole.batches out"),
+        ({"s": left, "s2": None, "other": LAST}, "leave s, s2 out"),
+        ({"s": LAST, "s2": None}, "leave s2 out"),
+    ):
+        assert whole_batches.Decided(named, {}, {}).why_part({}).endswith(f"check the name, or {way}")
 
 
 def test_an_end_before_the_query_s_position_is_a_loss(reader: Callable[..., WholeBatches]) -> None:
