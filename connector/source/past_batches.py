@@ -230,8 +230,9 @@ class PastBatches:
     @property
     def _other(self) -> str:
         """The way out where this batch cannot be read as it was."""
-        what = "time" if self._options.as_of_batch is None else "batch"
-        return f"give another {what}, or leave as.of.{what} out"
+        if self._options.as_of_batch is None:
+            return "give another time, or leave as.of.time out"
+        return "give another batch, or leave as.of.batch out"
 
     @property
     def _said(self) -> str:
